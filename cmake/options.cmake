@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+option(FERRY_TOOLS "Build the command line tool" ON)
+option(FERRY_TESTS "Build tests and examples" ON)
+option(FERRY_WERROR "Warnings are errors" OFF)
+set(FERRY_SANITIZE "" CACHE STRING "address, thread or empty")
+set(FERRY_MPI AUTO CACHE STRING "MPI baseline of ferry bench: AUTO, ON, OFF")
+set(FERRY_CUDA AUTO CACHE STRING "CUDA engine: AUTO, ON, OFF")

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ferry/ferry.h: all public headers. */
+#ifndef FERRY_FERRY_H
+#define FERRY_FERRY_H
+
+#include <ferry/base.h>
+#include <ferry/fabric.h>
+#include <ferry/moe.h>
+#include <ferry/moe_config.h>
+#include <ferry/placement.h>
+#include <ferry/trace.h>
+
+#endif

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ferry/moe.h: dispatch and combine.
+ *
+ * A channel (struct ferry_moe) carries tokens to the ranks that hold their
+ * experts and brings the expert outputs back as a weighted sum. It serves all
+ * layers of a model. n_slots operations can be in flight; each slot goes
+ * through dispatch_send, dispatch_recv, combine_send, combine_recv, and again;
+ * the two combine calls may be left out, by all ranks or by none. Sends never
+ * wait for a peer. Every dispatch needs all ranks: an idle rank calls with 0
+ * tokens.
+ *
+ * One thread at a time may use a channel. Arithmetic: docs/arithmetic.md.
+ */
+#ifndef FERRY_MOE_H
+#define FERRY_MOE_H
+
+#include <ferry/moe_config.h>
+#include <ferry/placement.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st; /* a CUDA stream: cudaStream_t is a pointer to it */
+
+/** A dispatch/combine channel of a world. */
+struct ferry_moe;
+
+/**
+ * Opens a channel. Collective; returns when all ranks have opened. The
+ * configurations are compared, and a difference names field, ranks and values.
+ * Errors: as ferry_moe_query; NOMEM, SYS, TIMEOUT, PEER, MISMATCH.
+ */
+FERRY_API enum ferry_status
+ferry_moe_open(struct ferry_world *world, const struct ferry_moe_config *config,
+               struct ferry_moe **moe) FERRY_MUST_CHECK;
+
+/**
+ * Closes a channel: local, never hangs, also half-way through an operation
+ * and after a peer died. NULL is accepted.
+ */
+FERRY_API void ferry_moe_close(struct ferry_moe *moe);
+
+/** Input of a dispatch. Strides are in bytes; 0 means contiguous. */
+struct ferry_dispatch_in {
+	size_t size;
+	int32_t n_tokens;            /* 0..max_tokens */
+	const int32_t *n_tokens_ptr; /* if set, read instead, at send */
+	int32_t hidden;              /* elements; 0: the channel's maximum */
+	int32_t topk;                /* 0: the channel's maximum */
+	const void *x;               /* [n_tokens][hidden], in_dtype */
+	size_t x_stride;
+	const void *scales; /* [n_tokens][n_scales]; not when quantising */
+	size_t scales_stride;
+	const void *topk_ids; /* [n_tokens][topk]; -1: no expert */
+	size_t ids_stride;
+	enum ferry_id_type id_type;
+	enum ferry_id_kind id_kind;
+	const float *topk_weights; /* [n_tokens][topk]; NULL: all 1 */
+	size_t weights_stride;
+	/* NULL: expert e in expert slot e. Kept until dispatch_recv is over. */
+	const struct ferry_placement *placement;
+};
+#define FERRY_DISPATCH_IN_INIT                                                 \
+	{                                                                      \
+		sizeof(struct ferry_dispatch_in), 0, NULL, 0, 0, NULL, 0,      \
+			NULL, 0, NULL, 0, FERRY_ID_INT32, FERRY_ID_LOGICAL,    \
+			NULL, 0, NULL                                          \
+	}
+
+/**
+ * Output of a dispatch. Any pointer may be NULL: not wanted; rows may be NULL
+ * for TOKEN only. Order of rows is always (own expert slot, source rank or
+ * group, token, choice). S is the number of own expert slots, N need.recv_rows.
+ */
+struct ferry_dispatch_out {
+	size_t size;
+	void *rows;        /* expert-major layouts: [N][hidden], dtype */
+	size_t row_stride; /* bytes; 0: contiguous */
+	void *scales;      /* [N] rows of scales; PADDED in column forms: one
+	                    * matrix per slot, one behind the other */
+	size_t scales_stride;
+	enum ferry_scale_form scale_form;
+	int32_t *counts;          /* [S] rows of each slot */
+	int64_t *offsets;         /* [S+1] first row of each slot; [S]: end */
+	int32_t *row_expert_slot; /* [N] own slot of each row, -1: padding */
+	int32_t *row_source;      /* [N] rank that sent it, -1: padding */
+	int32_t *row_token;       /* [N] its index in that rank's batch */
+	float *row_weight;        /* [N] its weight; needs send_weights */
+	int64_t *index;           /* TOKEN: [N] row of the view of each entry */
+	int64_t *n_rows;          /* [1] rows (TOKEN: entries) in use */
+	int64_t *n_dropped;       /* [1] rows left out for want of capacity */
+	/* TOKEN: of each row of the view (rows that did not arrive: -1). */
+	int32_t *token_slots; /* [2*ranks*cap][topk] own slots, -1: not here */
+	float *token_weights; /* [2*ranks*cap][topk]; needs send_weights */
+};
+#define FERRY_DISPATCH_OUT_INIT                                                \
+	{                                                                      \
+		sizeof(struct ferry_dispatch_out), NULL, 0, NULL, 0,           \
+			FERRY_SCALES_ROW_MAJOR, NULL, NULL, NULL, NULL, NULL,  \
+			NULL, NULL, NULL, NULL, NULL, NULL                     \
+	}
+
+/**
+ * Sends a batch. Reads ids, weights and the count before it returns; x and
+ * scales must stay until the matching dispatch_recv has returned. Never waits
+ * for a peer. Collective in the sense that every rank must come for each
+ * dispatch of a slot, in any order between slots.
+ * Errors: INVAL, RANGE (nothing was sent), STATE, BROKEN, PEER, ABORTED. A
+ * bad id under BAD_ID_ERROR is sent as a mark, and all ranks get RANGE from
+ * dispatch_recv, which breaks the channel.
+ */
+FERRY_API enum ferry_status
+ferry_dispatch_send(struct ferry_moe *moe, int32_t slot,
+                    const struct ferry_dispatch_in *in,
+                    struct CUstream_st *stream) FERRY_MUST_CHECK;
+
+/**
+ * Receives a batch: waits for the tables and rows of all ranks and fills out.
+ * Waits at most timeout_ms; a failure breaks the channel, and counts, offsets
+ * and n_rows are then 0.
+ * Errors: INVAL, STATE, RANGE, OVERFLOW, TIMEOUT, PEER, MISMATCH, ABORTED,
+ * BROKEN.
+ */
+FERRY_API enum ferry_status
+ferry_dispatch_recv(struct ferry_moe *moe, int32_t slot,
+                    const struct ferry_dispatch_out *out,
+                    struct CUstream_st *stream) FERRY_MUST_CHECK;
+
+/** ferry_dispatch_send and ferry_dispatch_recv in one call. */
+FERRY_API enum ferry_status
+ferry_dispatch(struct ferry_moe *moe, int32_t slot,
+               const struct ferry_dispatch_in *in,
+               const struct ferry_dispatch_out *out,
+               struct CUstream_st *stream) FERRY_MUST_CHECK;
+
+/** Where combine finds the expert outputs. */
+enum ferry_combine_layout {
+	/** Rows as in EXPERT_PADDED. */
+	FERRY_FROM_PADDED = 0,
+	/** Rows as in EXPERT_PACKED, with the channel's alignment. */
+	FERRY_FROM_PACKED = 1,
+	/**
+	 * One row per token row, already weighted and summed by the caller:
+	 * row i belongs to row i of the view. REDUCED channels only.
+	 */
+	FERRY_FROM_PRESUMMED = 2,
+};
+
+/** Input of a combine. */
+struct ferry_combine_in {
+	size_t size;
+	const void *y;   /* [rows][hidden], combine_dtype */
+	size_t y_stride; /* bytes; 0: contiguous */
+	enum ferry_combine_layout layout;
+};
+#define FERRY_COMBINE_IN_INIT                                                  \
+	{                                                                      \
+		sizeof(struct ferry_combine_in), NULL, 0, FERRY_FROM_PADDED    \
+	}
+
+/** Output of a combine. */
+struct ferry_combine_out {
+	size_t size;
+	void *out;         /* [n_tokens][hidden], out_dtype */
+	size_t out_stride; /* bytes; 0: contiguous */
+	const void
+		*residual; /* added last; NULL: none; out_dtype; may be out */
+	size_t residual_stride;
+};
+#define FERRY_COMBINE_OUT_INIT                                                 \
+	{                                                                      \
+		sizeof(struct ferry_combine_out), NULL, 0, NULL, 0             \
+	}
+
+/**
+ * Sends the expert outputs back. Ids and weights come from the slot. y must
+ * stay until the matching combine_recv has returned. Never waits for a peer.
+ * Errors: INVAL, STATE, BROKEN, PEER, ABORTED.
+ */
+FERRY_API enum ferry_status
+ferry_combine_send(struct ferry_moe *moe, int32_t slot,
+                   const struct ferry_combine_in *in,
+                   struct CUstream_st *stream) FERRY_MUST_CHECK;
+
+/**
+ * Receives the sums of the tokens that this rank dispatched (of its group's
+ * tokens, all of them). A token without experts gets 0, or the residual.
+ * Errors: INVAL, STATE, TIMEOUT, PEER, ABORTED, BROKEN.
+ */
+FERRY_API enum ferry_status
+ferry_combine_recv(struct ferry_moe *moe, int32_t slot,
+                   const struct ferry_combine_out *out,
+                   struct CUstream_st *stream) FERRY_MUST_CHECK;
+
+/** ferry_combine_send and ferry_combine_recv in one call. */
+FERRY_API enum ferry_status
+ferry_combine(struct ferry_moe *moe, int32_t slot,
+              const struct ferry_combine_in *in,
+              const struct ferry_combine_out *out,
+              struct CUstream_st *stream) FERRY_MUST_CHECK;
+
+/** The rows of a TOKEN channel, in the window. */
+struct ferry_moe_view {
+	size_t size;
+	const void *rows;   /* one base over both halves */
+	int64_t n_rows;     /* 2 * n_ranks * cap */
+	size_t row_stride;  /* bytes */
+	const void *scales; /* scales of row 0, NULL: none; row_stride too */
+	int64_t cap;        /* ceil(max_tokens / group_size) */
+};
+#define FERRY_MOE_VIEW_INIT                                                    \
+	{                                                                      \
+		sizeof(struct ferry_moe_view), NULL, 0, 0, NULL, 0             \
+	}
+
+/**
+ * The view of a slot of a TOKEN channel. The addresses stay for the life of
+ * the channel; a row is valid from dispatch_recv to the next dispatch_send of
+ * the slot. Row of token t of source group s in half h:
+ * (h * n_ranks + s * group_size + t mod group_size) * cap + t / group_size.
+ * Errors: INVAL, UNSUPPORTED (another layout).
+ */
+FERRY_API enum ferry_status
+ferry_moe_get_view(const struct ferry_moe *moe, int32_t slot,
+                   struct ferry_moe_view *view) FERRY_MUST_CHECK;
+
+/** First failure of the channel, as ferry_world_poll. Any thread. */
+FERRY_API enum ferry_status ferry_moe_poll(const struct ferry_moe *moe,
+                                           struct ferry_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The fabric table: what a transport must do, and nothing else. It fits
+ * memory that peers load and store (local, shm, p2p), networks with counted
+ * completions, any order and registered memory (wire, ofi), and
+ * device-initiated transports (nvshmem), whose kernels get their own handles
+ * from `ptr` and from their module.
+ *
+ * A fabric moves bytes and raises counters. It knows no slots, phases or
+ * epochs. Everything that waits with a bound is in segment.c, for all fabrics.
+ *
+ * Memory of a rank, as `mem_create` makes it, in this order: struct
+ * ferry_segment_ctl, verdicts, counters, data (segment.h). All offsets below
+ * count from its start.
+ */
+#ifndef FERRY_FABRIC_OPS_H
+#define FERRY_FABRIC_OPS_H
+
+#include <ferry/fabric.h>
+
+#include "../core/ctx.h"
+
+enum {
+	FERRY_HANDLE_BYTES = 256, /* of a memory, passed between ranks */
+	FERRY_REASON_BYTES = 160,
+};
+
+struct ferry_world;
+
+/* First member of a fabric's own state: one per world. */
+struct ferry_fabric {
+	const struct ferry_fabric_ops *ops;
+	struct ferry_world *world;
+};
+
+/* First member of a fabric's own memory: one per segment. */
+struct ferry_mem {
+	const struct ferry_fabric_ops *ops;
+	struct ferry_fabric *fabric;
+	size_t bytes;           /* whole, page multiple */
+	size_t counters_offset; /* of counter 0; set before mem_attach */
+	uint32_t n_signals;
+	void *base; /* own memory, page aligned */
+};
+
+/*
+ * No slot is NULL: what a fabric cannot do answers UNSUPPORTED. No slot waits
+ * for a call of a peer. put, kick, flushed, progress and dead may be called by
+ * several threads at once (an abort comes from any thread).
+ */
+struct ferry_fabric_ops {
+	size_t size; /* of the table, for fabrics in modules */
+	const char *name;
+	const char *summary;
+
+	/*
+	 * Can it serve? world NULL: on this machine at all; otherwise for the
+	 * peers of this world (world->places). A score, higher is better, 0:
+	 * no; and one line why. Same answer on all ranks of a world. No side
+	 * effects that outlive the call.
+	 */
+	int (*probe)(const struct ferry_world *world,
+	             char reason[FERRY_REASON_BYTES]);
+
+	/* Local set-up of the world's state. */
+	enum ferry_status (*open)(struct ferry_world *world,
+	                          struct ferry_fabric **fabric);
+	/* All memories are destroyed. Never blocks for long. */
+	void (*close)(struct ferry_fabric *fabric);
+
+	/*
+	 * Zeroed memory of its own that peers will reach, and the handle that
+	 * they need for it. What cannot be backed is NOMEM here, never a
+	 * signal later.
+	 */
+	enum ferry_status (*mem_create)(struct ferry_fabric *fabric,
+	                                size_t bytes, struct ferry_mem **mem,
+	                                uint8_t handle[FERRY_HANDLE_BYTES]);
+	/*
+	 * Connects to all peers' memories; handles is [n_ranks] in rank order.
+	 * All peers have created theirs. From here on peers may write.
+	 */
+	enum ferry_status (*mem_attach)(struct ferry_mem *mem,
+	                                const uint8_t *handles);
+	/* All ranks have attached: names can go. Also called on failure. */
+	void (*mem_seal)(struct ferry_mem *mem);
+	/* Local. A peer may still be writing: that must harm nobody. */
+	void (*mem_destroy)(struct ferry_mem *mem);
+
+	/* Bits of enum ferry_cap towards a peer, the own rank too. */
+	uint32_t (*caps)(const struct ferry_mem *mem, int32_t peer);
+	/* Peer's memory in this address space; NULL without FERRY_CAP_LDST. */
+	void *(*ptr)(const struct ferry_mem *mem, int32_t peer);
+	/* Most bytes of one put; a constant of the world. */
+	size_t (*max_put)(const struct ferry_mem *mem);
+
+	/*
+	 * Writes bytes (0: none) to offset in the peer's memory, then adds 1
+	 * to its counter, release after the bytes, and rings its doorbell
+	 * (segment_ring). Returns when the put is queued; waits for the own
+	 * queue at most timeout_ms. The source lies in the own memory unless
+	 * the peer is FERRY_CAP_LDST, and is read at any time until `flushed`.
+	 * Without FERRY_CAP_ORDERED puts arrive in any order, each whole.
+	 * Errors: PEER, FABRIC, TIMEOUT.
+	 */
+	enum ferry_status (*put)(struct ferry_mem *mem, int32_t peer,
+	                         size_t offset, const void *source,
+	                         size_t bytes, uint32_t signal);
+	/* What was put leaves without further calls. Does not block. */
+	enum ferry_status (*kick)(struct ferry_mem *mem);
+	/* Have all sources been read? Does not block; may make progress. */
+	bool (*flushed)(struct ferry_mem *mem);
+	/*
+	 * Makes progress where no thread does: raises own counters for what
+	 * arrived. Called by every wait; true when a wait must not sleep.
+	 */
+	bool (*progress)(struct ferry_mem *mem);
+	/* Has this peer died? Asked by waits, a few hundred times a second. */
+	bool (*dead)(struct ferry_fabric *fabric, int32_t peer);
+};
+
+/* Typed stubs and defaults for slots that a fabric does not fill. */
+enum ferry_status ferry_fabric_kick_nothing(struct ferry_mem *mem);
+bool ferry_fabric_flushed_always(struct ferry_mem *mem);
+bool ferry_fabric_progress_none(struct ferry_mem *mem);
+void ferry_fabric_seal_nothing(struct ferry_mem *mem);
+size_t ferry_fabric_max_put_unbounded(const struct ferry_mem *mem);
+/* put by memcpy, release add and doorbell, for peers reached by `ptr`. */
+enum ferry_status ferry_fabric_put_ldst(struct ferry_mem *mem, int32_t peer,
+                                        size_t offset, const void *source,
+                                        size_t bytes, uint32_t signal);
+
+/* The fabrics of this build, best first; ends with NULL. */
+extern const struct ferry_fabric_ops *const ferry_fabrics[];
+
+/*
+ * Wrappers: a fabric that passes everything on to `inner`, which it owns from
+ * here on, and records or disturbs it.
+ */
+enum ferry_status ferry_fabric_wrap_fault(struct ferry_world *world,
+                                          struct ferry_fabric *inner,
+                                          struct ferry_fabric **fabric);
+enum ferry_status ferry_fabric_wrap_trace(struct ferry_world *world,
+                                          struct ferry_fabric *inner,
+                                          struct ferry_fabric **fabric);
+
+/*
+ * Opens the fabric of a world: by name ("shm", "trace:shm"), or the best by
+ * probe; puts the fault wrapper around it where options ask for faults.
+ */
+enum ferry_status ferry_fabric_open(struct ferry_world *world, const char *name,
+                                    struct ferry_fabric **fabric);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a world. */
+#ifndef FERRY_WORLD_H
+#define FERRY_WORLD_H
+
+#include "../boot/boot.h"
+
+struct ferry_fabric;
+struct ferry_segment;
+struct ferry_trace;
+
+/* Where a rank lives; gathered when the world opens. */
+struct ferry_place {
+	uint64_t host_id;    /* equal for ranks of one host (boot id) */
+	uint64_t process_id; /* random per process: equal for threads of one */
+	uint64_t pid_ns;     /* pid namespace */
+	int32_t pid;
+	int32_t version; /* FERRY_VERSION of its library */
+	uint64_t abi;    /* hash of wire structs: must be equal */
+};
+
+struct ferry_world {
+	struct ferry_ctx ctx; /* first: a world is a context */
+	struct ferry_boot *boot;
+	struct ferry_fabric *fabric;
+	struct ferry_trace *trace;  /* NULL unless FERRY_TRACE */
+	struct ferry_place *places; /* [n_ranks] */
+	int32_t rank;
+	int32_t n_ranks;
+	int32_t n_nodes;
+	int64_t timeout_ms;
+	int64_t open_timeout_ms;
+	uint32_t aborted;
+	pthread_mutex_t lock; /* segments, error */
+	struct ferry_segment *segments;
+	struct ferry_error error; /* first failure of all segments */
+};
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inside of a channel, shared by the argument checks (src/moe) and the
+ * engines (src/cpu, src/cuda), and the table of an engine.
+ */
+#ifndef FERRY_CHANNEL_H
+#define FERRY_CHANNEL_H
+
+#include <ferry/moe.h>
+#include <ferry/trace.h>
+
+#include "../fabric/segment.h"
+#include "layout.h"
+#include "window.h"
+
+enum ferry_slot_state {
+	FERRY_SLOT_IDLE,          /* dispatch_send is next */
+	FERRY_SLOT_DISPATCH_SENT, /* dispatch_recv is next */
+	FERRY_SLOT_DISPATCHED,    /* combine_send or dispatch_send */
+	FERRY_SLOT_COMBINE_SENT,  /* combine_recv is next */
+};
+
+/* What the host knows of a slot. */
+struct ferry_slot {
+	enum ferry_slot_state state;
+	uint64_t n_dispatches; /* sent so far, this one included */
+	int32_t hidden;        /* of the operation in flight */
+	int32_t topk;
+};
+
+struct ferry_engine;
+
+/*
+ * An engine runs the four phases. Arguments are checked, the state is legal
+ * and the segment is not broken when a slot is called; strides are filled in.
+ */
+struct ferry_engine_ops {
+	const char *name; /* "cpu", "cuda" */
+	/* Heap bytes per rank and the path of a shape. No device needed. */
+	enum ferry_status (*query)(const struct ferry_shape *shape,
+	                           struct ferry_moe_need *need);
+	/* Local; the segment is open. */
+	enum ferry_status (*open)(struct ferry_moe *moe,
+	                          struct ferry_engine **engine);
+	void (*close)(struct ferry_engine *engine);
+	enum ferry_status (*dispatch_send)(struct ferry_moe *moe, int32_t slot,
+	                                   const struct ferry_dispatch_in *in,
+	                                   struct CUstream_st *stream);
+	enum ferry_status (*dispatch_recv)(struct ferry_moe *moe, int32_t slot,
+	                                   const struct ferry_dispatch_out *out,
+	                                   struct CUstream_st *stream);
+	enum ferry_status (*combine_send)(struct ferry_moe *moe, int32_t slot,
+	                                  const struct ferry_combine_in *in,
+	                                  struct CUstream_st *stream);
+	enum ferry_status (*combine_recv)(struct ferry_moe *moe, int32_t slot,
+	                                  const struct ferry_combine_out *out,
+	                                  struct CUstream_st *stream);
+};
+
+struct ferry_moe {
+	struct ferry_world *world;
+	struct ferry_segment *segment;
+	struct ferry_shape shape;
+	struct ferry_window window;
+	bool staged;              /* some peer is reached by put only */
+	uint64_t first_epoch;     /* random, agreed at open */
+	struct ferry_slot *slots; /* [n_slots] */
+	const struct ferry_engine_ops *ops;
+	struct ferry_engine *engine;
+	struct ferry_placement *identity; /* expert e in slot e; NULL when
+	                                   * there are fewer slots */
+	struct ferry_moe_stats stats;
+};
+
+extern const struct ferry_engine_ops ferry_engine_cpu;
+
+#endif

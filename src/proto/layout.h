@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The layout function: from the tables alone, where every arriving row goes.
+ * Pure; the order is (own expert slot, source group, token, choice), on every
+ * engine and every run.
+ */
+#ifndef FERRY_LAYOUT_H
+#define FERRY_LAYOUT_H
+
+#include "table.h"
+#include "window.h"
+
+/* A token that has at least one expert here. */
+struct ferry_arrival {
+	int32_t group; /* source group; the carrier is
+	                * group * group_size + token % group_size */
+	int32_t token; /* in the group's batch */
+	int64_t first_copy;
+	int32_t n_copies; /* at least 1: dropped ones are not counted */
+	int32_t pad;
+};
+
+/* One (token, choice) that is served here. */
+struct ferry_copy {
+	int32_t slot; /* own expert slot, 0-based on this rank */
+	int32_t choice;
+	int64_t index; /* row within the slot */
+};
+
+/* Arrays are allocated once for the maxima of the shape. */
+struct ferry_route {
+	int64_t n_arrivals;
+	int64_t n_copies;
+	int64_t n_dropped;
+	struct ferry_arrival *arrivals; /* by (group, token) */
+	struct ferry_copy *copies;      /* by (group, token, choice) */
+	int64_t *group_first; /* [n_groups + 1] first arrival of each group */
+	int64_t *counts;      /* [own slots] after drops */
+	int64_t *wanted;      /* [own slots] before drops */
+	int64_t *offsets;     /* [own slots + 1] of EXPERT_PACKED, aligned */
+	int64_t *next;        /* scratch, [own slots] */
+};
+
+enum ferry_status ferry_route_init(struct ferry_route *route,
+                                   const struct ferry_shape *shape);
+void ferry_route_destroy(struct ferry_route *route);
+size_t ferry_route_heap_bytes(const struct ferry_shape *shape);
+
+/*
+ * tables[g] is the table of a rank of group g (all of a group are equal).
+ * `rank` is the rank whose arrivals are wanted. Returns OVERFLOW, with
+ * route->wanted and n_copies as needed, when the capacity is exceeded and the
+ * policy is an error; the caller words it.
+ */
+enum ferry_status ferry_route_build(struct ferry_route *route,
+                                    const struct ferry_shape *shape,
+                                    const struct ferry_table *const *tables,
+                                    int32_t rank);
+
+/* Output row of a copy under a layout: EXPERT_PADDED or EXPERT_PACKED. */
+static inline int64_t ferry_route_row(const struct ferry_route *route,
+                                      const struct ferry_shape *shape,
+                                      enum ferry_layout layout,
+                                      const struct ferry_copy *copy)
+{
+	if (layout == FERRY_EXPERT_PADDED)
+		return copy->slot * shape->padded_rows + copy->index;
+	return route->offsets[copy->slot] + copy->index;
+}
+
+/* Row of the TOKEN view: token of a group in a half. */
+static inline int64_t ferry_view_row(const struct ferry_shape *shape,
+                                     uint32_t half, int32_t group,
+                                     int32_t token)
+{
+	const int64_t carrier =
+		(int64_t)group * shape->group_size + token % shape->group_size;
+
+	return ((int64_t)half * shape->n_ranks + carrier) * shape->cap +
+	       token / shape->group_size;
+}
+
+/*
+ * Which of the own choices a bounded channel drops at their ranks: sets
+ * dropped[token * topk + choice] to 1 or 0 for all own tokens. Needs all
+ * tables, as above; scratch from route.
+ */
+enum ferry_status ferry_route_drops(struct ferry_route *scratch,
+                                    const struct ferry_shape *shape,
+                                    const struct ferry_table *const *tables,
+                                    int32_t own_group, uint8_t *dropped);
+
+#endif

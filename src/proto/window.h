@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The window of a channel: which region lies where. Offsets and the total come
+ * from one list, region.def; no other file adds up sizes. Pure functions of
+ * the shape, on every engine.
+ */
+#ifndef FERRY_WINDOW_H
+#define FERRY_WINDOW_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ferry/moe.h>
+
+/* A configuration with defaults filled in and derived numbers. */
+struct ferry_shape {
+	int32_t n_ranks, rank;
+	int32_t group_size, n_groups;
+	int32_t max_tokens;
+	int32_t cap; /* rows that one rank sends to another at most:
+	              * ceil(max_tokens / group_size) */
+	int32_t hidden, topk, n_experts;
+	int32_t n_slots;           /* operations in flight */
+	int32_t n_expert_slots;    /* of all ranks */
+	int32_t own_expert_slots;  /* of this rank */
+	int32_t max_expert_slots;  /* most of any rank */
+	const int32_t *first_slot; /* [n_ranks + 1]: expert slots of rank r
+	                            * are first_slot[r]..first_slot[r+1]-1 */
+	const int32_t *slot_rank;  /* [n_expert_slots] */
+	enum ferry_dtype dtype, in_dtype, combine_dtype, out_dtype;
+	bool quantize;
+	enum ferry_scale_type scale_type;
+	int32_t scale_block;
+	int32_t n_scales;       /* blocks of a row of `hidden` */
+	size_t scale_row_bytes; /* scales of a row of `hidden` */
+	size_t row_bytes;       /* payload of a row of `hidden` */
+	enum ferry_layout layout;
+	int32_t alignment;
+	int64_t padded_rows; /* rows of a slot in EXPERT_PADDED */
+	int64_t recv_rows;   /* rows in all that `out` must hold */
+	bool bounded;        /* max_recv_rows was given */
+	enum ferry_overflow overflow;
+	enum ferry_bad_id bad_id;
+	enum ferry_combine_mode combine;
+	enum ferry_weight_use weight_use;
+	bool send_weights; /* also when REDUCED or WEIGHT_INPUT imply it */
+	float routed_scale;
+	size_t table_bytes;  /* of one rank's table, whole */
+	size_t row_stride;   /* of a row in the window: payload, scales, pad */
+	size_t scale_offset; /* of the scales in a row of the window */
+	size_t back_stride;  /* of a row that comes back */
+	int32_t back_rows;   /* rows that may come back for one token */
+	int32_t row_sources; /* ranks that have a row region here */
+};
+
+/* Regions of one slot, in their order. */
+enum ferry_region {
+	FERRY_REGION_TABLE, /* [2][n_ranks] tables */
+	FERRY_REGION_ROW,   /* [2][row_sources][cap] rows */
+	FERRY_REGION_BACK,  /* [max_tokens][back_rows] rows */
+	FERRY_REGION_STAGE, /* rows on their way out, peers without LDST */
+	FERRY_N_REGIONS,
+};
+
+struct ferry_window {
+	size_t offset[FERRY_N_REGIONS]; /* within a slot */
+	size_t slot_bytes;
+	size_t bytes; /* of all slots */
+	int32_t stage_rows;
+	size_t stage_stride;
+};
+
+/*
+ * Checks a configuration and fills *shape; first_slot and slot_rank are
+ * allocated. rank is only used for own_expert_slots. The refusal names field,
+ * value and what is allowed.
+ */
+enum ferry_status ferry_shape_init(struct ferry_shape *shape,
+                                   const struct ferry_moe_config *config,
+                                   int32_t n_ranks, int32_t rank);
+void ferry_shape_destroy(struct ferry_shape *shape);
+
+/* staged: some peer is reached by put only. Errors: RANGE past size_t. */
+enum ferry_status ferry_window_init(struct ferry_window *window,
+                                    const struct ferry_shape *shape,
+                                    bool staged);
+
+/* Offsets in the window of rank `owner`. half is epoch & 1. */
+size_t ferry_window_table(const struct ferry_window *window,
+                          const struct ferry_shape *shape, int32_t slot,
+                          uint32_t half, int32_t source);
+/*
+ * Row `index` (token / group_size) that `source` sends to `owner`. Sources in
+ * the owner's group have rows in TOKEN layout only.
+ */
+size_t ferry_window_row(const struct ferry_window *window,
+                        const struct ferry_shape *shape, int32_t slot,
+                        uint32_t half, int32_t owner, int32_t source,
+                        int32_t index);
+/* Row `j` that comes back for a token of the owner. */
+size_t ferry_window_back(const struct ferry_window *window,
+                         const struct ferry_shape *shape, int32_t slot,
+                         int32_t token, int32_t j);
+size_t ferry_window_stage(const struct ferry_window *window,
+                          const struct ferry_shape *shape, int32_t slot,
+                          int32_t row);
+
+/* What is counted on its own. */
+enum ferry_stream_kind {
+	FERRY_COUNT_TABLE,
+	FERRY_COUNT_ROW,
+	FERRY_COUNT_BACK,
+	FERRY_N_COUNTS,
+};
+
+/*
+ * Counter for writes of `source` of one kind in one epoch; fits 32 bits
+ * together with all others of the channel, or shape_init has refused.
+ */
+uint32_t ferry_window_signal(const struct ferry_shape *shape, int32_t slot,
+                             uint64_t epoch, enum ferry_stream_kind kind,
+                             int32_t source);
+/* Counters that a channel needs. */
+uint32_t ferry_window_n_signals(const struct ferry_shape *shape);
+
+#endif

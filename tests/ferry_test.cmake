@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+# ferry_test(NAME SOURCES... [LABELS l...] [TIMEOUT s]): one test program.
+function(ferry_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "LABELS" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  if(NOT arg_LABELS)
+    set(arg_LABELS cpu)
+  endif()
+  add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src
+    ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${name} PRIVATE ferry_flags ferry_static
+    ferry_test_support PkgConfig::CMOCKA Threads::Threads m)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT}
+    SKIP_RETURN_CODE 77 LABELS "${arg_LABELS}")
+endfunction()
