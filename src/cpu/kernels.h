@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The arithmetic and the copies of the CPU engine, one table per instruction
- * set. All tables give the same bits: scalar.c is the specification, the
+ * set. All tables give the same bits: kern_scalar.c is the specification, the
  * others are compared with it. docs/arithmetic.md says it in words.
  *
  * Called with MXCSR (FPCR) at its default; ferry_fp_enter does that.
@@ -40,7 +40,10 @@ struct ferry_kernels {
 	void (*copy)(void *const *to, int n, const void *from, size_t bytes,
 	             bool far);
 
-	/* out[i] = round(in[i] * weight), one type, NaN canonical. */
+	/*
+	 * out[i] = round(in[i] * weight), one type, NaN canonical; the product
+	 * in fp32. out and in may be the same memory.
+	 */
 	void (*scale)(void *out, const void *in, enum ferry_dtype dtype,
 	              float weight, size_t n_elements);
 

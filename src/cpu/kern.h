@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Among the kernel files only: the tables, which exist where the compiler can
+ * make them, and what their quantisers share. Each kern_*.c is compiled with
+ * its own machine flags, so nothing but the table leaves it.
+ */
+#ifndef FERRY_KERN_H
+#define FERRY_KERN_H
+
+#include <string.h>
+
+#include "../core/number.h"
+
+#include "kernels.h"
+
+extern const struct ferry_kernels kern_scalar;
+#if defined(__x86_64__)
+extern const struct ferry_kernels kern_avx2;
+extern const struct ferry_kernels kern_avx512;
+#elif defined(__aarch64__)
+extern const struct ferry_kernels kern_neon;
+#endif
+
+static inline size_t quant_block_len(size_t n_left)
+{
+	return n_left < FERRY_QUANT_BLOCK ? n_left : FERRY_QUANT_BLOCK;
+}
+
+/* Writes the scale of a block as it travels; returns its reciprocal. */
+static inline float quant_store_scale(void *scales,
+                                      enum ferry_scale_type scale_type,
+                                      size_t block, float amax)
+{
+	float scale = quant_scale(amax);
+
+	if (scale_type == FERRY_SCALE_UE8M0) {
+		const uint8_t e = ue8m0_from_f32(scale);
+
+		((uint8_t *)scales)[block] = e;
+		scale = f32_from_ue8m0(e);
+	} else {
+		memcpy((char *)scales + block * sizeof(scale), &scale,
+		       sizeof(scale));
+	}
+	return 1.0f / scale;
+}
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which kernel tables this CPU and its operating system can run. The question
+ * is asked anew each time: cheap, and no state to keep.
+ */
+#include "kern.h"
+
+static bool always(void)
+{
+	return true;
+}
+
+static const struct {
+	const struct ferry_kernels *table;
+	bool (*usable)(void);
+} candidates[] = {
+	{&kern_scalar, always},
+};
+
+enum { N_CANDIDATES = sizeof(candidates) / sizeof(candidates[0]) };
+
+const struct ferry_kernels *ferry_kernels_at(int i)
+{
+	for (int c = 0; c < N_CANDIDATES; c++)
+		if (candidates[c].usable() && i-- == 0)
+			return candidates[c].table;
+	return NULL;
+}
+
+const struct ferry_kernels *ferry_kernels_get(const char *isa)
+{
+	const struct ferry_kernels *table;
+
+	if (strcmp(isa, "auto") == 0)
+		return ferry_kernels_at(0);
+	for (int i = 0; (table = ferry_kernels_at(i)) != NULL; i++)
+		if (strcmp(isa, table->name) == 0)
+			return table;
+	return NULL;
+}
