@@ -258,7 +258,7 @@ struct ferry_env {
 	const char *type; /* "int", "string", "choice" */
 	const char *default_text;
 	const char *help;  /* one sentence, with unit and what is allowed */
-	const char *value; /* in force now, NULL when unset */
+	const char *value; /* in force now, NULL: unset; a secret: "(set)" */
 };
 
 /**
