@@ -50,9 +50,15 @@ enum ferry_scale_form {
 
 /** Where a receiver finds its rows. R is n_ranks / group_size. */
 enum ferry_layout {
-	/** [own expert slots][R * max_tokens rows]; tail rows untouched. */
+	/**
+	 * [own expert slots][R * max_tokens rows]; tail rows untouched. The
+	 * rows of a slot can be chosen with max_recv_rows.
+	 */
 	FERRY_EXPERT_PADDED = 0,
-	/** [rows]; the rows of a slot begin at offsets[slot], aligned. */
+	/**
+	 * [rows]; the rows of a slot begin at offsets[slot], aligned; the end,
+	 * offsets[slots], is aligned too.
+	 */
 	FERRY_EXPERT_PACKED = 1,
 	/** Each row once, in the window; index lists per expert slot. */
 	FERRY_TOKEN = 2,
@@ -112,7 +118,7 @@ struct ferry_moe_config {
 	int32_t max_tokens; /* per rank and call, 1.. */
 	int32_t hidden;     /* elements of a row (bytes for FERRY_BYTES), 1.. */
 	int32_t topk;       /* choices of a token, 1..64 */
-	int32_t n_experts;  /* logical experts, 1..2^31-1 */
+	int32_t n_experts;  /* logical experts, 1..2^24 */
 	const int32_t *expert_slots; /* [n_ranks]; NULL: as even as possible */
 	int32_t n_slots;             /* operations in flight, 1..256; 0: 1 */
 	int32_t group_size; /* ranks with the same tokens, divides n_ranks; 0: 1
@@ -128,9 +134,13 @@ struct ferry_moe_config {
 	enum ferry_layout layout;
 	int32_t alignment; /* of EXPERT_PACKED offsets, power of two; 0: 1 */
 	/*
-	 * Capacity for arriving rows; 0: worst case. EXPERT_PADDED: rows of
-	 * one slot. EXPERT_PACKED: rows of all slots, with alignment.
-	 * TOKEN: entries of all index lists.
+	 * Capacity for arriving rows; 0: the default. EXPERT_PADDED: rows of
+	 * one slot, by default R * max_tokens; only a token that names an
+	 * expert twice can bring more, and `overflow` says what then happens.
+	 * EXPERT_PACKED: rows of all slots, with alignment, rounded down to a
+	 * multiple of it; TOKEN: entries of all index lists. Both by default
+	 * the worst case, R * max_tokens * topk and the alignment of each
+	 * slot, which nothing exceeds.
 	 */
 	int64_t max_recv_rows;
 	enum ferry_overflow overflow;

@@ -16,6 +16,11 @@
 extern "C" {
 #endif
 
+enum {
+	/** Most logical experts, and most expert slots of all ranks. */
+	FERRY_MAX_EXPERTS = 1 << 24,
+};
+
 /** How the tokens of an expert are divided among its replicas. */
 enum ferry_split {
 	/**
@@ -32,7 +37,7 @@ struct ferry_placement;
 /** How to build a placement. */
 struct ferry_placement_config {
 	size_t size;
-	int32_t n_experts; /* logical experts, 1..2^31-1 */
+	int32_t n_experts; /* logical experts, 1..FERRY_MAX_EXPERTS */
 	int32_t n_ranks;
 	const int32_t *expert_slots; /* [n_ranks]; NULL: as even as possible */
 	/*
