@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ferry info: what this build is, and what it finds here. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <ferry/ferry.h>
+
+#include "build_info.h"
+#include "commands.h"
+#include "cpu/kernels.h"
+#include "json.h"
+#include "machine.h"
+#include "opt.h"
+
+struct info_options {
+	bool json;
+	bool report;
+};
+
+static const struct opt options[] = {
+	{"json", 0, OPT_FLAG, offsetof(struct info_options, json), NULL, NULL,
+         0, 0, NULL, "JSON instead of text"},
+	{"report", 0, OPT_FLAG, offsetof(struct info_options, report), NULL,
+         NULL, 0, 0, NULL,
+         "add the environment variables that are set, for a bug report"},
+	{0},
+};
+
+static const struct opt_command command = {
+	.name = "ferry info",
+	.summary = "version, fabrics and why, CPU, caches, NUMA",
+	.options = options,
+	.examples = "  ferry info\n"
+		    "  ferry info --report --json > report.json\n",
+};
+
+static const char gpu_text[] = "not built";
+
+static void print_build(void)
+{
+	struct build_info build;
+	const int v = ferry_version();
+
+	build_info_read(&build);
+	printf("ferry     %s\n", build.version);
+	printf("commit    %s\n", build.commit);
+	printf("API       %d.%d.%d\n", v / 10000, v / 100 % 100, v % 100);
+	printf("compiler  %s\n", build.compiler);
+	printf("MPI       %s\n", FERRY_MPI_TEXT);
+	printf("GPUs      %s\n", gpu_text);
+}
+
+static void print_fabrics(void)
+{
+	struct ferry_fabric_info fabric;
+
+	puts("\nfabric    score  why");
+	for (int i = 0; ferry_fabric_get(i, &fabric); i++)
+		printf("%-9s %5d  %s\n", fabric.name, fabric.score,
+		       fabric.reason);
+}
+
+static void print_kernels(void)
+{
+	const struct ferry_kernels *table;
+
+	printf("kernels  ");
+	for (int i = 0; (table = ferry_kernels_at(i)); i++)
+		printf(" %s", table->name);
+	putchar('\n');
+}
+
+static void print_machine(const struct machine *m)
+{
+	printf("\nhost      %s\n", m->host);
+	printf("system    %s\n", m->system);
+	printf("CPU       %s\n", m->cpu);
+	printf("          %d package%s, %d cores, %d CPUs, %d usable here\n",
+	       m->n_packages, m->n_packages == 1 ? "" : "s", m->n_cores,
+	       m->n_cpus, m->n_usable_cpus);
+	printf("ISA       %s\n", m->isa);
+	print_kernels();
+	for (int i = 0; i < m->n_caches; i++)
+		printf("L%d        %d x %zu KiB\n", m->caches[i].level,
+		       m->caches[i].n, m->caches[i].bytes >> 10);
+	printf("memory    %.1f GiB, /dev/shm has %.1f GiB free\n",
+	       (double)m->memory_bytes / 0x1p30, (double)m->shm_bytes / 0x1p30);
+	for (int i = 0; i < m->n_nodes; i++)
+		printf("NUMA %-4d %d CPUs, %.1f GiB\n", m->nodes[i].id,
+		       m->nodes[i].n_cpus,
+		       (double)m->nodes[i].memory_bytes / 0x1p30);
+}
+
+static void print_text(bool report)
+{
+	struct machine machine;
+	struct ferry_env env;
+
+	machine_read(&machine);
+	print_build();
+	print_fabrics();
+	print_machine(&machine);
+	if (!report)
+		return;
+	puts("\nenvironment");
+	for (int i = 0; ferry_env_get(i, &env); i++)
+		if (env.value)
+			printf("%s=%s\n", env.name, env_shown(&env));
+}
+
+static cJSON *fabrics_json(void)
+{
+	struct ferry_fabric_info fabric;
+	cJSON *array = cJSON_CreateArray();
+
+	for (int i = 0; ferry_fabric_get(i, &fabric); i++) {
+		cJSON *o = cJSON_CreateObject();
+
+		cJSON_AddStringToObject(o, "name", fabric.name);
+		cJSON_AddStringToObject(o, "summary", fabric.summary);
+		cJSON_AddNumberToObject(o, "score", fabric.score);
+		cJSON_AddStringToObject(o, "reason", fabric.reason);
+		cJSON_AddItemToArray(array, o);
+	}
+	return array;
+}
+
+static cJSON *kernels_json(void)
+{
+	const struct ferry_kernels *table;
+	cJSON *array = cJSON_CreateArray();
+
+	for (int i = 0; (table = ferry_kernels_at(i)); i++)
+		cJSON_AddItemToArray(array, cJSON_CreateString(table->name));
+	return array;
+}
+
+static int print_json(bool report)
+{
+	cJSON *document = json_document("ferry-info-1");
+	struct build_info build;
+	struct machine machine;
+
+	build_info_read(&build);
+	machine_read(&machine);
+	cJSON_AddStringToObject(document, "version", build.version);
+	cJSON_AddStringToObject(document, "commit", build.commit);
+	cJSON_AddNumberToObject(document, "api", ferry_version());
+	cJSON_AddStringToObject(document, "compiler", build.compiler);
+	cJSON_AddStringToObject(document, "mpi", FERRY_MPI_TEXT);
+	cJSON_AddStringToObject(document, "gpus", gpu_text);
+	cJSON_AddItemToObject(document, "fabrics", fabrics_json());
+	cJSON_AddItemToObject(document, "kernels", kernels_json());
+	cJSON_AddItemToObject(document, "machine", machine_json(&machine));
+	if (report)
+		cJSON_AddItemToObject(document, "environment", json_env(true));
+	return json_write(document, "-") ? EXIT_GOOD : EXIT_FAILED;
+}
+
+int cmd_info(int argc, char **argv)
+{
+	struct info_options o = {0};
+	int first;
+	const int status = opt_parse(&command, argc, argv, &o, &first);
+
+	if (status != OPT_GO_ON)
+		return status;
+	if (o.json)
+		return print_json(o.report);
+	print_text(o.report);
+	return EXIT_GOOD;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ferry run: a program as N ranks on this host. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "commands.h"
+#include "job.h"
+#include "opt.h"
+
+struct run_options {
+	int64_t n_ranks;
+	bool tag;
+	int64_t grace_ms;
+};
+
+static const struct opt options[] = {
+	{"ranks", 'n', OPT_INT, offsetof(struct run_options, n_ranks), "N", "2",
+         1, JOB_MAX_RANKS, NULL, "number of ranks to start"},
+	{"tag", 't', OPT_FLAG, offsetof(struct run_options, tag), NULL, NULL, 0,
+         0, NULL, "prefix every line of output with its rank"},
+	{"grace-ms", 'g', OPT_INT, offsetof(struct run_options, grace_ms), "MS",
+         "5000", 0, 3600000, NULL,
+         "milliseconds that the others have to end by themselves when a rank "
+         "has failed"},
+	{0},
+};
+
+static const struct opt_command command = {
+	.name = "ferry run",
+	.summary = "start a program as N ranks on this host",
+	.operands = "[--] PROGRAM [ARGUMENT...]",
+	.options = options,
+	.examples = "  ferry run -n 4 -- ./my-engine --layers 2\n"
+		    "  ferry run -n 2 --tag -- sh -c 'echo $FERRY_RANK'\n",
+};
+
+/* Shells' convention: 127 not found, 126 found and not executable. */
+static int execute(void *arg, int32_t rank)
+{
+	char **const words = arg;
+
+	execvp(words[0], words);
+	const int error = errno;
+
+	if (rank == 0)
+		fprintf(stderr, "ferry run: cannot execute %s: %s\n", words[0],
+		        strerror(error));
+	return error == ENOENT ? 127 : 126;
+}
+
+int cmd_run(int argc, char **argv)
+{
+	struct run_options o = {0};
+	int first;
+	const int status = opt_parse(&command, argc, argv, &o, &first);
+
+	if (status != OPT_GO_ON)
+		return status;
+	if (first == argc)
+		return opt_complain(&command, "no program given");
+	const struct job_config config = {
+		.name = command.name,
+		.n_ranks = (int32_t)o.n_ranks,
+		.tag = o.tag,
+		.grace_ms = o.grace_ms,
+		.child = execute,
+		.arg = argv + first,
+	};
+
+	return job_run(&config);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command line: a table of subcommands, and nothing else. */
+#include <stdio.h>
+#include <string.h>
+
+#include <ferry/ferry.h>
+
+#include "commands.h"
+#include "core/nearest.h"
+#include "opt.h"
+
+struct command {
+	const char *name;
+	int (*main)(int argc, char **argv);
+	const char *summary;
+};
+
+static const struct command commands[] = {
+	{"env", cmd_env, "environment variables, defaults, values in force"},
+	{"run", cmd_run, "start a program as N ranks on this host"},
+};
+
+enum { N_COMMANDS = sizeof(commands) / sizeof(*commands) };
+
+static void help(FILE *to)
+{
+	fputs("ferry: dispatch and combine for Mixture-of-Experts\n\n"
+	      "Usage: ferry COMMAND [options]\n\n",
+	      to);
+	for (int i = 0; i < N_COMMANDS; i++)
+		fprintf(to, "  %-8s%s\n", commands[i].name,
+		        commands[i].summary);
+	fputs("\n'ferry COMMAND --help' has options, defaults and examples.\n"
+	      "Exit status: 0 good, 1 failed, 2 usage, 77 not possible "
+	      "here.\n\n"
+	      "Examples:\n"
+	      "  ferry check\n"
+	      "  ferry bench --ranks 2 --tokens 1,128 --hidden 7168\n",
+	      to);
+}
+
+static int unknown(const char *word)
+{
+	const char *names[N_COMMANDS];
+
+	for (int i = 0; i < N_COMMANDS; i++)
+		names[i] = commands[i].name;
+	const char *near = ferry_nearest(word, names, N_COMMANDS);
+
+	fprintf(stderr, "ferry: unknown command '%s'", word);
+	if (near)
+		fprintf(stderr, ", did you mean '%s'?\n", near);
+	else
+		fputs("; ferry --help lists all\n", stderr);
+	return EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		help(stderr);
+		return EXIT_USAGE;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
+	    !strcmp(argv[1], "help")) {
+		help(stdout);
+		return EXIT_GOOD;
+	}
+	if (!strcmp(argv[1], "--version")) {
+		printf("ferry %s\n", ferry_version_text());
+		return EXIT_GOOD;
+	}
+	for (int i = 0; i < N_COMMANDS; i++)
+		if (!strcmp(argv[1], commands[i].name))
+			return commands[i].main(argc - 1, argv + 1);
+	return unknown(argv[1]);
+}
