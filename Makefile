@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+# The commands of the README, over CMake and its presets. Each installs what
+# it needs by scripts/setup; SETUP=: leaves the machine as it is.
+SETUP ?= scripts/setup
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+
+.PHONY: help demo test bench install clean
+
+help:
+	@echo 'make demo     check this machine, then measure it, on 8 ranks'
+	@echo 'make test     build and run all tests'
+	@echo 'make bench    measure the shapes of docs/performance.md'
+	@echo 'make install  library, tool, manual into PREFIX ($(PREFIX))'
+	@echo 'make clean    remove build/'
+
+demo:
+	@$(SETUP) build
+	@scripts/build release $(JOBS)
+	@scripts/demo build/release
+
+test:
+	@$(SETUP) build test
+	@scripts/build dev $(JOBS)
+	@scripts/run-tests build/dev
+
+bench:
+	@$(SETUP) build bench
+	@scripts/build release $(JOBS)
+	@scripts/bench build/release
+
+install:
+	@$(SETUP) build
+	@scripts/build release $(JOBS)
+	cmake --install build/release --prefix '$(PREFIX)'
+
+clean:
+	rm -rf build
