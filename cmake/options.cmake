@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# What can be chosen, and the settings that hold for every target.
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)
@@ -13,4 +14,11 @@ option(FERRY_TESTS "Build tests and examples" ON)
 option(FERRY_WERROR "Warnings are errors" OFF)
 set(FERRY_SANITIZE "" CACHE STRING "address, thread or empty")
 set(FERRY_MPI AUTO CACHE STRING "MPI baseline of ferry bench: AUTO, ON, OFF")
-set(FERRY_CUDA AUTO CACHE STRING "CUDA engine: AUTO, ON, OFF")
+set(FERRY_CUDA AUTO CACHE STRING "CUDA parts: AUTO, ON, OFF")
+set(FERRY_MAN AUTO CACHE STRING "Manual pages, by lowdown: AUTO, ON, OFF")
+foreach(choice FERRY_MPI FERRY_CUDA FERRY_MAN)
+  set_property(CACHE ${choice} PROPERTY STRINGS AUTO ON OFF)
+  if(NOT ${choice} MATCHES "^(AUTO|ON|OFF)$")
+    message(FATAL_ERROR "${choice} is ${${choice}}: AUTO, ON or OFF")
+  endif()
+endforeach()

@@ -13,6 +13,7 @@ function(ferry_test name)
     ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE ferry_flags ferry_static
     ferry_test_support PkgConfig::CMOCKA Threads::Threads m)
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT}
     SKIP_RETURN_CODE 77 LABELS "${arg_LABELS}")

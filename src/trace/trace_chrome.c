@@ -7,10 +7,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "../core/bits.h"
+#include "../core/log.h"
 #include "trace.h"
 
 enum {
@@ -86,32 +84,6 @@ static void put_trace(FILE *file, int32_t rank, struct ferry_trace *trace)
 	fputs("\n]}\n", file);
 }
 
-/* %h host, %p process, %r rank, %% percent. */
-static bool expand(const char *pattern, int32_t rank, char *path, size_t bytes)
-{
-	size_t used = 0;
-	char part[256];
-
-	for (; *pattern; pattern++) {
-		snprintf(part, sizeof(part), "%c", *pattern);
-		if (*pattern == '%' && pattern[1]) {
-			pattern++;
-			if (*pattern == 'r')
-				snprintf(part, sizeof(part), "%" PRId32, rank);
-			else if (*pattern == 'p')
-				snprintf(part, sizeof(part), "%d", getpid());
-			else if (*pattern != 'h' ||
-			         gethostname(part, sizeof(part)))
-				snprintf(part, sizeof(part), "%c", *pattern);
-		}
-		if (used + strlen(part) >= bytes)
-			return false;
-		memcpy(path + used, part, strlen(part) + 1);
-		used += strlen(part);
-	}
-	return used > 0;
-}
-
 enum ferry_status ferry_trace_save(struct ferry_ctx *ctx,
                                    struct ferry_trace *trace, const char *path)
 {
@@ -119,7 +91,8 @@ enum ferry_status ferry_trace_save(struct ferry_ctx *ctx,
 	FILE *file;
 	bool bad;
 
-	if (!expand(path, ctx->rank, expanded, sizeof(expanded)))
+	if (!path || !path[0] ||
+	    !ferry_path_expand(expanded, sizeof(expanded), path, ctx->rank))
 		return ferry_fail(ctx, FERRY_INVAL,
 		                  "trace: path is empty or over %zu bytes",
 		                  sizeof(expanded) - 1);
