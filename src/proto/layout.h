@@ -17,7 +17,8 @@ struct ferry_arrival {
 	int32_t token; /* in the group's batch */
 	int64_t first_copy;
 	int32_t n_copies; /* at least 1: dropped ones are not counted */
-	int32_t pad;
+	int32_t ordinal;  /* of its row among those that the carrier sends
+	                   * here, dropped ones counted */
 };
 
 /* One (token, choice) that is served here. */
@@ -32,13 +33,18 @@ struct ferry_route {
 	int64_t n_arrivals;
 	int64_t n_copies;
 	int64_t n_dropped;
+	int64_t max_count; /* largest of counts: FROM_PADDED needs it to be at
+	                    * most padded_rows */
 	struct ferry_arrival *arrivals; /* by (group, token) */
 	struct ferry_copy *copies;      /* by (group, token, choice) */
 	int64_t *group_first; /* [n_groups + 1] first arrival of each group */
+	int64_t *rows_from;   /* [n_ranks] rows that each carrier sends here,
+	                       * dropped ones too; a mate's never travel */
 	int64_t *counts;      /* [own slots] after drops */
 	int64_t *wanted;      /* [own slots] before drops */
 	int64_t *offsets;     /* [own slots + 1] of EXPERT_PACKED, aligned */
-	int64_t *next;        /* scratch, [own slots] */
+	int64_t *before;      /* scratch of drops, [n_expert_slots] */
+	int64_t *keep;        /* scratch of drops, [n_expert_slots] */
 };
 
 enum ferry_status ferry_route_init(struct ferry_route *route,
@@ -49,8 +55,9 @@ size_t ferry_route_heap_bytes(const struct ferry_shape *shape);
 /*
  * tables[g] is the table of a rank of group g (all of a group are equal).
  * `rank` is the rank whose arrivals are wanted. Returns OVERFLOW, with
- * route->wanted and n_copies as needed, when the capacity is exceeded and the
- * policy is an error; the caller words it.
+ * route->wanted and n_copies as needed and everything else undefined, when
+ * the capacity is exceeded and the policy is an error; the caller words it.
+ * PROTO: a table exceeds the maxima of the shape.
  */
 enum ferry_status ferry_route_build(struct ferry_route *route,
                                     const struct ferry_shape *shape,
@@ -81,9 +88,10 @@ static inline int64_t ferry_view_row(const struct ferry_shape *shape,
 }
 
 /*
- * Which of the own choices a bounded channel drops at their ranks: sets
- * dropped[token * topk + choice] to 1 or 0 for all own tokens. Needs all
- * tables, as above; scratch from route.
+ * Which of the own choices a channel that is bounded and drops leaves out at
+ * their ranks: sets dropped[token * topk + choice] to 1 or 0 for all own
+ * tokens, topk that of the own table. Needs all tables, as above; only the
+ * scratch of the route is used. PROTO as above.
  */
 enum ferry_status ferry_route_drops(struct ferry_route *scratch,
                                     const struct ferry_shape *shape,

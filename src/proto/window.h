@@ -20,25 +20,26 @@ struct ferry_shape {
 	int32_t cap; /* rows that one rank sends to another at most:
 	              * ceil(max_tokens / group_size) */
 	int32_t hidden, topk, n_experts;
-	int32_t n_slots;           /* operations in flight */
-	int32_t n_expert_slots;    /* of all ranks */
-	int32_t own_expert_slots;  /* of this rank */
-	int32_t max_expert_slots;  /* most of any rank */
-	const int32_t *first_slot; /* [n_ranks + 1]: expert slots of rank r
-	                            * are first_slot[r]..first_slot[r+1]-1 */
-	const int32_t *slot_rank;  /* [n_expert_slots] */
+	int32_t n_slots;          /* operations in flight */
+	int32_t n_expert_slots;   /* of all ranks */
+	int32_t own_expert_slots; /* of this rank */
+	int32_t max_expert_slots; /* most of any rank */
+	int32_t *first_slot;      /* [n_ranks + 1]: expert slots of rank r
+	                           * are first_slot[r]..first_slot[r+1]-1 */
+	int32_t *slot_rank;       /* [n_expert_slots] */
 	enum ferry_dtype dtype, in_dtype, combine_dtype, out_dtype;
 	bool quantize;
 	enum ferry_scale_type scale_type;
 	int32_t scale_block;
-	int32_t n_scales;       /* blocks of a row of `hidden` */
+	int32_t n_scales;       /* blocks of a row of `hidden`; opaque: 1 */
 	size_t scale_row_bytes; /* scales of a row of `hidden` */
 	size_t row_bytes;       /* payload of a row of `hidden` */
 	enum ferry_layout layout;
 	int32_t alignment;
 	int64_t padded_rows; /* rows of a slot in EXPERT_PADDED */
-	int64_t recv_rows;   /* rows in all that `out` must hold */
-	bool bounded;        /* max_recv_rows was given */
+	int64_t recv_rows;   /* rows in all that `out` must hold: of the
+	                      * rank with the most slots */
+	bool bounded;        /* more could arrive than there is room for */
 	enum ferry_overflow overflow;
 	enum ferry_bad_id bad_id;
 	enum ferry_combine_mode combine;
@@ -53,20 +54,26 @@ struct ferry_shape {
 	int32_t row_sources; /* ranks that have a row region here */
 };
 
+enum {
+	FERRY_ROW_ALIGN = 64,   /* of rows, tables and regions */
+	FERRY_SCALE_ALIGN = 16, /* of the scales behind a payload */
+	FERRY_EPOCH_KEYS = 4,   /* counters are kept by epoch mod this */
+};
+
 /* Regions of one slot, in their order. */
 enum ferry_region {
-	FERRY_REGION_TABLE, /* [2][n_ranks] tables */
-	FERRY_REGION_ROW,   /* [2][row_sources][cap] rows */
-	FERRY_REGION_BACK,  /* [max_tokens][back_rows] rows */
-	FERRY_REGION_STAGE, /* rows on their way out, peers without LDST */
+#define X(name, dimensions, stride) FERRY_REGION_##name,
+#include "region.def"
+#undef X
 	FERRY_N_REGIONS,
 };
 
 struct ferry_window {
 	size_t offset[FERRY_N_REGIONS]; /* within a slot */
 	size_t slot_bytes;
-	size_t bytes; /* of all slots */
-	int32_t stage_rows;
+	size_t bytes;       /* of all slots */
+	int32_t stage_rows; /* 0: not staged. A send that has more rows fills
+	                     * the stage again after ferry_segment_flush */
 	size_t stage_stride;
 };
 

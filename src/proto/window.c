@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where everything lies in a window; pure functions of the shape. */
+#include "window.h"
+
+#include "../core/bits.h"
+#include "../core/ctx.h"
+#include "sizes.h"
+
+enum {
+	PAGE_BYTES = 4096,
+	/*
+	 * Share of the rows' bytes that may be staged at a time: the whole
+	 * window stays within 1.3 times its rows, and a sender that fills the
+	 * stage waits for its own fabric only.
+	 */
+	STAGE_SHARE = 6,
+};
+
+static size_t product(int64_t a, int64_t b, int64_t c, size_t stride)
+{
+	return size_mul(size_mul(size_mul((size_t)a, (size_t)b), (size_t)c),
+	                stride);
+}
+
+static size_t region_bytes(const struct ferry_window *w,
+                           const struct ferry_shape *s,
+                           enum ferry_region region)
+{
+	switch (region) {
+#define DIMENSIONS(a, b, c) a, b, c
+#define X(name, dimensions, stride)                                            \
+	case FERRY_REGION_##name:                                              \
+		return product(dimensions, stride);
+#include "region.def"
+#undef X
+#undef DIMENSIONS
+	case FERRY_N_REGIONS:
+		break;
+	}
+	return 0;
+}
+
+/* Most rows that one send can put on their way. */
+static size_t rows_of_a_send(const struct ferry_shape *s)
+{
+	const size_t back = product(s->n_groups, s->max_tokens,
+	                            s->combine == FERRY_EXACT ? s->topk : 1, 1);
+
+	return back > (size_t)s->cap ? back : (size_t)s->cap;
+}
+
+static void size_stage(struct ferry_window *w, const struct ferry_shape *s)
+{
+	const size_t rows = size_add(region_bytes(w, s, FERRY_REGION_ROW),
+	                             region_bytes(w, s, FERRY_REGION_BACK));
+
+	w->stage_stride =
+		s->row_stride > s->back_stride ? s->row_stride : s->back_stride;
+	size_t n = rows / STAGE_SHARE / w->stage_stride;
+
+	if (n > rows_of_a_send(s))
+		n = rows_of_a_send(s);
+	if (n > INT32_MAX)
+		n = INT32_MAX;
+	w->stage_rows = n ? (int32_t)n : 1;
+}
+
+enum ferry_status ferry_window_init(struct ferry_window *window,
+                                    const struct ferry_shape *shape,
+                                    bool staged)
+{
+	struct ferry_window w = {.stage_rows = 0};
+	size_t end = 0;
+
+	if (staged)
+		size_stage(&w, shape);
+	for (int i = 0; i < FERRY_N_REGIONS; i++) {
+		const enum ferry_region region = (enum ferry_region)i;
+
+		w.offset[i] = end;
+		end = size_add(end, region_bytes(&w, shape, region));
+		end = size_round_up(end, FERRY_ROW_ALIGN);
+	}
+	w.slot_bytes = size_round_up(end, PAGE_BYTES);
+	w.bytes = size_mul(w.slot_bytes, (size_t)shape->n_slots);
+	/* Pointers are subtracted: half of the address space is the end. */
+	if (w.bytes > PTRDIFF_MAX)
+		return ferry_fail(NULL, FERRY_RANGE,
+		                  "moe_config: the window exceeds 2^63 bytes: "
+		                  "n_ranks %d, max_tokens %d, hidden %d, topk "
+		                  "%d, n_slots %d",
+		                  shape->n_ranks, shape->max_tokens,
+		                  shape->hidden, shape->topk, shape->n_slots);
+	*window = w;
+	return FERRY_OK;
+}
+
+static size_t region_at(const struct ferry_window *window, int32_t slot,
+                        enum ferry_region region)
+{
+	return (size_t)slot * window->slot_bytes + window->offset[region];
+}
+
+size_t ferry_window_table(const struct ferry_window *window,
+                          const struct ferry_shape *shape, int32_t slot,
+                          uint32_t half, int32_t source)
+{
+	const size_t i = (size_t)half * (size_t)shape->n_ranks + (size_t)source;
+
+	return region_at(window, slot, FERRY_REGION_TABLE) +
+	       i * shape->table_bytes;
+}
+
+/* Place of a source among those that have rows at `owner`. */
+static int32_t source_place(const struct ferry_shape *shape, int32_t owner,
+                            int32_t source)
+{
+	const int32_t first = owner / shape->group_size * shape->group_size;
+
+	if (shape->layout == FERRY_TOKEN || source < first)
+		return source;
+	return source - shape->group_size;
+}
+
+size_t ferry_window_row(const struct ferry_window *window,
+                        const struct ferry_shape *shape, int32_t slot,
+                        uint32_t half, int32_t owner, int32_t source,
+                        int32_t index)
+{
+	const size_t place = (size_t)source_place(shape, owner, source);
+	const size_t region = (size_t)half * (size_t)shape->row_sources + place;
+
+	return region_at(window, slot, FERRY_REGION_ROW) +
+	       (region * (size_t)shape->cap + (size_t)index) *
+	               shape->row_stride;
+}
+
+size_t ferry_window_back(const struct ferry_window *window,
+                         const struct ferry_shape *shape, int32_t slot,
+                         int32_t token, int32_t j)
+{
+	const size_t i = (size_t)token * (size_t)shape->back_rows + (size_t)j;
+
+	return region_at(window, slot, FERRY_REGION_BACK) +
+	       i * shape->back_stride;
+}
+
+size_t ferry_window_stage(const struct ferry_window *window,
+                          const struct ferry_shape *shape, int32_t slot,
+                          int32_t row)
+{
+	(void)shape;
+	return region_at(window, slot, FERRY_REGION_STAGE) +
+	       (size_t)row * window->stage_stride;
+}
+
+/* Counters of a slot; those of one epoch and kind lie side by side. */
+uint32_t ferry_window_signal(const struct ferry_shape *shape, int32_t slot,
+                             uint64_t epoch, enum ferry_stream_kind kind,
+                             int32_t source)
+{
+	const uint32_t key = (uint32_t)(epoch % FERRY_EPOCH_KEYS);
+	const uint32_t set =
+		((uint32_t)slot * FERRY_EPOCH_KEYS + key) * FERRY_N_COUNTS +
+		(uint32_t)kind;
+
+	return set * (uint32_t)shape->n_ranks + (uint32_t)source;
+}
+
+uint32_t ferry_window_n_signals(const struct ferry_shape *shape)
+{
+	return ferry_window_signal(shape, shape->n_slots, 0, FERRY_COUNT_TABLE,
+	                           0);
+}
