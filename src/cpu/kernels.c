@@ -10,10 +10,36 @@ static bool always(void)
 	return true;
 }
 
+#if defined(__x86_64__)
+
+/* __builtin_cpu_supports asks the operating system (XGETBV) too. */
+static bool has_avx2(void)
+{
+	return __builtin_cpu_supports("avx2") &&
+	       __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+
+static bool has_avx512(void)
+{
+	return __builtin_cpu_supports("avx512f") &&
+	       __builtin_cpu_supports("avx512bw") &&
+	       __builtin_cpu_supports("avx512dq") &&
+	       __builtin_cpu_supports("avx512vl");
+}
+
+#endif
+
+/* Best first. */
 static const struct {
 	const struct ferry_kernels *table;
 	bool (*usable)(void);
 } candidates[] = {
+#if defined(__x86_64__)
+	{&kern_avx512, has_avx512},
+	{&kern_avx2, has_avx2},
+#elif defined(__aarch64__)
+	{&kern_neon, always},
+#endif
 	{&kern_scalar, always},
 };
 
