@@ -233,26 +233,29 @@ static int64_t align(const struct oracle *o, int64_t row)
 	return (row + to - 1) / to * to;
 }
 
-/* Does the next row of a slot find room, `kept` rows being there already? */
-static bool fits(const struct oracle *o, const struct oracle_rank *r,
-                 int32_t slot, int64_t kept)
+/* Rows of a slot in EXPERT_PADDED, of any channel. */
+static int64_t padded_rows(const struct oracle *o)
 {
-	switch (o->config.layout) {
-	case FERRY_EXPERT_PADDED:
+	if (o->config.layout == FERRY_EXPERT_PADDED)
+		return o->need.recv_rows_slot;
+	return (int64_t)o->n_groups * o->config.max_tokens;
+}
+
+/* Does the next row of a slot find room? */
+static bool fits(const struct oracle *o, const struct oracle_rank *r,
+                 int32_t slot)
+{
+	if (o->config.layout == FERRY_EXPERT_PADDED)
 		return r->counts[slot] < o->need.recv_rows_slot;
-	case FERRY_EXPERT_PACKED:
-		return align(o, r->offsets[slot] + r->counts[slot] + 1) <=
-		       o->need.recv_rows;
-	default:
-		return kept < o->need.recv_rows;
-	}
+	return align(o, r->offsets[slot] + r->counts[slot] + 1) <=
+	       o->need.recv_rows;
 }
 
 /* Gives every row its place; rows without one are dropped. */
 static void place_rows(struct oracle *o, int32_t rank, int64_t n)
 {
 	struct oracle_rank *r = &o->ranks[rank];
-	const int64_t padded = o->need.recv_rows_slot;
+	const int64_t padded = padded_rows(o);
 	int64_t kept = 0;
 	int32_t open = 0; /* slots up to this one have their offset */
 
@@ -262,7 +265,7 @@ static void place_rows(struct oracle *o, int32_t rank, int64_t n)
 		for (; open < row->slot; open++)
 			r->offsets[open + 1] =
 				align(o, r->offsets[open] + r->counts[open]);
-		if (!fits(o, r, row->slot, kept)) {
+		if (!fits(o, r, row->slot)) {
 			oracle_choice(o, row->group, row->token, row->choice)
 				->dropped = true;
 			r->n_dropped++;

@@ -67,11 +67,18 @@ struct oracle_row {
 	int32_t expert; /* logical expert, or the slot's number in the world */
 	float weight;   /* with routed_scale */
 	int64_t padded; /* row in EXPERT_PADDED */
-	int64_t packed; /* row in EXPERT_PACKED */
+	int64_t packed; /* row in EXPERT_PACKED, entry of a TOKEN list */
 	int64_t view;   /* row in the TOKEN view */
 };
 int64_t oracle_rows(const struct oracle *oracle, int32_t rank,
                     const struct oracle_row **rows);
+
+/*
+ * The bits that the expert of a row gets: its payload into `payload`, weighted
+ * where the channel weighs inputs, and a pointer to its scales (NULL: none).
+ */
+void oracle_row_bits(const struct oracle *oracle, const struct oracle_row *row,
+                     uint8_t *payload, const uint8_t **scales);
 
 /* What experts answer. */
 enum oracle_values {

@@ -6,17 +6,10 @@
 #include "oracle_inner.h"
 
 /* Row of the output that a kept row is in; TOKEN: its list entry. */
-static int64_t row_at(const struct oracle *o, const struct oracle_rank *r,
-                      const struct oracle_row *row)
+static int64_t row_at(const struct oracle *o, const struct oracle_row *row)
 {
-	switch (o->config.layout) {
-	case FERRY_EXPERT_PADDED:
-		return row->padded;
-	case FERRY_EXPERT_PACKED:
-		return row->packed;
-	default:
-		return row - r->rows;
-	}
+	return o->config.layout == FERRY_EXPERT_PADDED ? row->padded
+	                                               : row->packed;
 }
 
 static void write_payload(const struct oracle *o, const struct oracle_row *row,
@@ -147,8 +140,6 @@ static void write_entry(const struct ferry_dispatch_out *out,
 static void write_counts(const struct oracle *o, const struct oracle_rank *r,
                          const struct ferry_dispatch_out *out)
 {
-	int64_t listed = 0;
-
 	for (int32_t slot = 0; slot <= r->n_slots; slot++) {
 		if (out->counts != NULL && slot < r->n_slots)
 			out->counts[slot] = r->counts[slot];
@@ -156,12 +147,8 @@ static void write_counts(const struct oracle *o, const struct oracle_rank *r,
 			continue;
 		if (o->config.layout == FERRY_EXPERT_PADDED)
 			out->offsets[slot] = slot * o->need.recv_rows_slot;
-		else if (o->config.layout == FERRY_EXPERT_PACKED)
-			out->offsets[slot] = r->offsets[slot];
 		else
-			out->offsets[slot] = listed;
-		if (slot < r->n_slots)
-			listed += r->counts[slot];
+			out->offsets[slot] = r->offsets[slot];
 	}
 	if (out->n_rows != NULL)
 		*out->n_rows = r->n_rows;
@@ -202,7 +189,7 @@ void oracle_dispatch(const struct oracle *o, int32_t rank,
 	oracle_fp_enter(&fp);
 	write_padding(o, out);
 	for (int64_t i = 0; i < r->n_rows; i++) {
-		const int64_t at = row_at(o, r, &r->rows[i]);
+		const int64_t at = row_at(o, &r->rows[i]);
 
 		write_entry(out, &r->rows[i], at);
 		write_row(o, out, &r->rows[i], at);

@@ -52,13 +52,6 @@ const struct ferry_dispatch_in *oracle_batch(const struct oracle *o,
 void oracle_payload(const struct oracle *o, int32_t group, int32_t token,
                     const uint8_t **row, const uint8_t **scales);
 
-/*
- * The bits that the expert of a row gets: its payload into `payload`, weighted
- * where the channel weighs inputs, and a pointer to its scales.
- */
-void oracle_row_bits(const struct oracle *o, const struct oracle_row *row,
-                     uint8_t *payload, const uint8_t **scales);
-
 static inline struct oracle_choice *oracle_choice(const struct oracle *o,
                                                   int32_t group, int32_t token,
                                                   int32_t choice)
