@@ -83,7 +83,7 @@ static uint32_t random_mode(void)
 #if defined(__x86_64__)
 	return random_u32() & 0xffff;
 #elif defined(__aarch64__)
-	return random_u32() & 0x03c00000; /* RMode, FZ, DN */
+	return random_u32() & 0x07c00000; /* RMode, FZ, DN, AHP */
 #else
 	static const int modes[] = {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD,
 	                            FE_TOWARDZERO};
