@@ -26,7 +26,12 @@ struct ferry_boot_ops {
 	enum ferry_status (*allgather)(struct ferry_boot *boot, const void *in,
 	                               void *out, size_t bytes,
 	                               uint64_t deadline_ns);
-	/* Has this peer been seen to die? Never blocks. */
+	/*
+	 * Ends every allgather of every rank, now and later, with ABORTED and
+	 * this rank named. Any thread; does not block.
+	 */
+	void (*abort)(struct ferry_boot *boot);
+	/* Has this peer been seen to die or close? Any thread; never blocks. */
 	bool (*dead)(struct ferry_boot *boot, int32_t peer);
 	/* Local; peers see an orderly end as a death if they still wait. */
 	void (*close)(struct ferry_boot *boot);
