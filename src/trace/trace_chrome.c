@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "../core/log.h"
-#include "trace.h"
+#include "events.h"
 
 enum {
 	N_TRACKS = 257,    /* 256 operation slots and the one below */

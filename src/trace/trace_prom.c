@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "trace.h"
+#include "events.h"
 
 enum metric_kind {
 	KIND_COUNT,   /* uint64_t */

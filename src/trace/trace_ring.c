@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 
 #include "../core/order.h"
-#include "trace.h"
+#include "events.h"
 
 struct entry {
 	uint32_t busy;

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "trace/trace.h"
+#include "trace/events.h"
 
 static struct ferry_moe_stats example(void)
 {

@@ -12,7 +12,7 @@
 #include <cjson/cJSON.h>
 #include <cmocka.h>
 
-#include "trace/trace.h"
+#include "trace/events.h"
 
 static void context(struct ferry_ctx *ctx, const char *path)
 {

@@ -4,8 +4,8 @@
  * writers that turn it and the counters of a channel into text. Knows core
  * only; whoever owns a world or a channel hands in what is needed of it.
  */
-#ifndef FERRY_TRACE_ROOM_H
-#define FERRY_TRACE_ROOM_H
+#ifndef FERRY_EVENTS_H
+#define FERRY_EVENTS_H
 
 #include <ferry/trace.h>
 
