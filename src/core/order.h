@@ -84,6 +84,16 @@ static inline uint64_t add_seq_u64(uint64_t *p, uint64_t v)
 	return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
 }
 
+static inline uint32_t sub_seq_u32(uint32_t *p, uint32_t v)
+{
+	return __atomic_fetch_sub(p, v, __ATOMIC_SEQ_CST);
+}
+
+static inline uint32_t swap_seq_u32(uint32_t *p, uint32_t v)
+{
+	return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);
+}
+
 /* 1 when *p was `expected` and is `desired` now. */
 static inline int cas_seq_u32(uint32_t *p, uint32_t expected, uint32_t desired)
 {

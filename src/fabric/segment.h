@@ -6,61 +6,101 @@
 #ifndef FERRY_SEGMENT_H
 #define FERRY_SEGMENT_H
 
+#include <string.h>
+
+#include "../core/order.h"
 #include "fabric_ops.h"
 #include "world.h"
 
 /*
- * First line of every rank's memory. A waiter sets `waiters`, looks again at
- * what it waits for, and sleeps on `doorbell`; whoever raises a counter then
- * looks at `waiters` and rings (all seq_cst, or one could miss the other).
+ * First line of every rank's memory. The hand-shake of sleeping and waking,
+ * all seq_cst:
+ *
+ *	waiter                          whoever raises a counter
+ *	W1 d = load doorbell            R1 add to the counter
+ *	W2 store asleep = 1             R2 load asleep; 0: done
+ *	W3 load what is waited for      R3 swap asleep with 0; 0: done
+ *	W4 futex_wait(doorbell, d)      R4 add 1 to doorbell, futex_wake(all)
+ *
+ * If R2 comes before W2 in the total order, then R1 does so before W3, and the
+ * waiter sees the counter. If not, R2 sees 1, unless somebody else swapped
+ * after W2; his R4 then comes after W1, so that W4 does not sleep or is woken,
+ * and the waiter starts again at W1. Hence only the first raise after a waiter
+ * went to sleep enters the kernel, and none does while nobody sleeps.
+ * ThreadSanitizer needs no fence here, and neither does the proof.
  */
 struct ferry_segment_ctl {
 	uint32_t doorbell; /* futex word, counts rings */
-	uint32_t waiters;  /* threads that are about to sleep or asleep */
-	uint32_t closed;   /* 1: the owner has closed the segment */
+	uint32_t asleep;   /* 1: a thread is about to sleep, or asleep */
+	uint32_t shared;   /* 1: ranks are processes: no private futex */
 	uint32_t pad[13];
+};
+
+enum {
+	/* Not the reporter's own finding, but his view when others gave up. */
+	FERRY_VERDICT_ASKED = 1 << 0,
+	/* The root closed its segment in good order. */
+	FERRY_VERDICT_CLOSED = 1 << 1,
 };
 
 /*
  * What a rank knows of a failure, 64 bytes. Entry r of every rank's verdicts
  * is written by rank r, at most once, and published by counter
  * FERRY_SIGNAL_VERDICT + r. All ranks choose the same one (verdict.c), so that
- * all report the same root.
+ * all report the same root. Status FERRY_OK is a good-bye: the rank has closed
+ * its segment and had seen no failure.
  */
 struct ferry_verdict {
-	int32_t status;   /* enum ferry_status, not FERRY_OK */
-	int32_t root;     /* rank that caused it */
+	int32_t status;   /* enum ferry_status */
+	int32_t root;     /* rank that caused it, -1: nobody is blamed */
 	int32_t reporter; /* rank that noticed it */
 	int32_t phase;    /* enum ferry_phase */
 	int32_t slot;     /* -1: none */
 	int32_t token;    /* of a bad id, -1: none */
 	int32_t choice;
-	int32_t pad;
+	uint32_t flags; /* FERRY_VERDICT_... */
 	uint64_t epoch; /* dispatches of the slot before this one */
 	int64_t value;  /* bad id, number of tokens, rows */
 	uint64_t reserved[2];
 };
 
 /*
- * Counters below the caller's: one that is raised after any verdict, so that
- * a wait looks at one word only, then one for each rank's verdict. The
- * caller's signal s is counter FERRY_SIGNAL_VERDICT + n_ranks + s.
+ * Counters below the caller's, n_ranks of each kind but the first:
+ * ANY_VERDICT is raised after any verdict, so that a wait looks at one word
+ * only; VERDICT + r says that rank r's verdict is there; VERDICT + n_ranks + r
+ * that some rank has decided for it. The caller's signal s is counter
+ * first_signal + s.
  */
 enum { FERRY_SIGNAL_ANY_VERDICT = 0, FERRY_SIGNAL_VERDICT = 1 };
+
+struct ferry_segment_peer {
+	unsigned char *base; /* of its memory here, NULL: put only */
+	uint32_t caps;
+};
 
 struct ferry_segment {
 	struct ferry_world *world;
 	struct ferry_mem *mem;
-	struct ferry_segment_ctl *ctl;  /* own */
-	struct ferry_verdict *verdicts; /* own, [n_ranks] */
-	uint64_t *counters;             /* own, [n_signals] */
-	uint32_t n_signals;
+	struct ferry_segment_peer *peers; /* [n_ranks] */
+	struct ferry_segment_ctl *ctl;    /* own */
+	struct ferry_verdict *verdicts;   /* own, [n_ranks] */
+	uint64_t *counters;               /* own; [0] is ANY_VERDICT */
+	uint64_t *signals;                /* own; [0] is the caller's first */
+	uint32_t n_signals;               /* of the caller */
+	uint32_t first_signal;
 	size_t verdicts_offset;
 	size_t counters_offset;
 	size_t data_offset;
 	size_t data_bytes;
 	uint64_t spin_ns;
+	bool direct;     /* stores reach all peers and nothing wraps them */
+	bool polled;     /* mem->ops->progress does something */
 	uint32_t broken; /* 1: verdict is decided */
+	uint32_t told;   /* 1: the own verdict is on its way */
+	pthread_mutex_t lock; /* of what follows */
+	uint64_t poisoned_ns; /* when a verdict was first seen, 0: never */
+	char told_text[512];  /* words for the own verdict, "": none */
+	bool *here;           /* [n_ranks] whose verdict is here */
 	struct ferry_verdict verdict;
 	struct ferry_error error;   /* verdict as the public record */
 	struct ferry_segment *next; /* in world->segments */
@@ -73,7 +113,7 @@ struct ferry_wait_at {
 	uint64_t epoch;
 };
 
-/* One counter to wait for, raised by `peer` (-1: by anybody). */
+/* One of the caller's signals to wait for, raised by `peer` (-1: anybody). */
 struct ferry_wait_item {
 	uint32_t signal;
 	int32_t peer;
@@ -93,9 +133,9 @@ enum ferry_status ferry_segment_wait_all(struct ferry_segment *segment,
                                          const struct ferry_wait_at *where);
 
 /*
- * Is it broken, aborted or poisoned by a peer? FERRY_OK, or the agreed
- * status. Cheap: two loads of own memory. Called at the entry of every
- * operation.
+ * Is it broken, aborted or poisoned by a peer? FERRY_OK, the agreed status
+ * when this call is the one that learns it, BROKEN ever after. Two loads of
+ * own memory. Called at the entry of every operation.
  */
 enum ferry_status ferry_segment_check(struct ferry_segment *segment);
 
@@ -110,7 +150,35 @@ enum ferry_status ferry_segment_break(struct ferry_segment *segment,
                                       const struct ferry_verdict *mine,
                                       const char *text);
 
-/* Wakes the waiters of a memory after one of its counters was raised. */
-void ferry_segment_ring(struct ferry_segment_ctl *ctl);
+/* The slow half of a ring: somebody was asleep. */
+void ferry_segment_wake(struct ferry_segment_ctl *ctl);
+
+/*
+ * Wakes the waiters of a memory. The counter was raised before, by a seq_cst
+ * addition.
+ */
+static inline void ferry_segment_ring(struct ferry_segment_ctl *ctl)
+{
+	if (load_seq_u32(&ctl->asleep))
+		ferry_segment_wake(ctl);
+}
+
+/* Stores into a memory that is reached by stores; base is its start. */
+static inline void ferry_mem_store(unsigned char *base, size_t offset,
+                                   const void *source, size_t bytes)
+{
+	if (bytes)
+		memcpy(base + offset, source, bytes);
+}
+
+/* Adds 1 to a counter of such a memory, after what was stored, and rings. */
+static inline void ferry_mem_raise(unsigned char *base, size_t counters_offset,
+                                   uint32_t counter)
+{
+	uint64_t *counters = (uint64_t *)(void *)(base + counters_offset);
+
+	add_seq_u64(&counters[counter], 1);
+	ferry_segment_ring((struct ferry_segment_ctl *)(void *)base);
+}
 
 #endif

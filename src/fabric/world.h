@@ -13,7 +13,7 @@ struct ferry_trace;
 struct ferry_place {
 	uint64_t host_id;    /* equal for ranks of one host (boot id) */
 	uint64_t process_id; /* random per process: equal for threads of one */
-	uint64_t pid_ns;     /* pid namespace */
+	uint64_t pid_ns;     /* pid namespace; 0: its /proc/PID is closed */
 	int32_t pid;
 	int32_t version; /* FERRY_VERSION of its library */
 	uint64_t abi;    /* hash of wire structs: must be equal */
@@ -28,6 +28,8 @@ struct ferry_world {
 	int32_t rank;
 	int32_t n_ranks;
 	int32_t n_nodes;
+	int32_t n_host_ranks; /* ranks on this host */
+	int32_t n_host_cores; /* that this rank may use */
 	int64_t timeout_ms;
 	int64_t open_timeout_ms;
 	uint32_t aborted;

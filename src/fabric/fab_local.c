@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fabric local: ranks are threads of one process, a peer's memory is a
+ * pointer.
+ *
+ * A memory has one reference for each rank from the start, which that rank
+ * drops when it destroys its own memory. So a rank may close while others
+ * still write to it, and it may be late to attach. References are given out
+ * when all have attached or none has: a team's allgather ends the same way on
+ * all ranks.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "../boot/team.h"
+#include "../core/order.h"
+#include "place.h"
+#include "registry.h"
+#include "segment.h"
+
+enum { SCORE = 100 };
+
+/* Memory of one rank, known to all. */
+struct block {
+	void *base;
+	size_t bytes;
+	uint32_t n_refs;
+};
+
+struct local_mem {
+	struct ferry_mem mem;
+	struct block *own;
+	bool attached;
+	struct block **blocks; /* [n_ranks], own too */
+};
+
+static struct local_mem *local(struct ferry_mem *mem)
+{
+	return (struct local_mem *)mem;
+}
+
+static int32_t n_ranks(const struct ferry_mem *mem)
+{
+	return mem->fabric->world->n_ranks;
+}
+
+static int probe(const struct ferry_world *world,
+                 char reason[FERRY_REASON_BYTES])
+{
+	if (!world) {
+		snprintf(reason, FERRY_REASON_BYTES,
+		         "for ranks that are "
+		         "threads of one process");
+		return SCORE;
+	}
+	if (world->n_ranks > 1 && !ferry_boot_is_team(world->boot)) {
+		snprintf(reason, FERRY_REASON_BYTES,
+		         "ranks are not threads of one team");
+		return 0;
+	}
+	snprintf(reason, FERRY_REASON_BYTES, "%s",
+	         world->n_ranks > 1 ? "all ranks are threads of one team"
+	                            : "a world of one rank");
+	return SCORE;
+}
+
+static enum ferry_status open_local(struct ferry_world *world,
+                                    struct ferry_fabric **fabric)
+{
+	struct ferry_fabric *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return ferry_fail(&world->ctx, FERRY_NOMEM,
+		                  "local: state of %zu bytes", sizeof(*f));
+	f->ops = &ferry_fabric_local;
+	f->world = world;
+	*fabric = f;
+	return FERRY_OK;
+}
+
+static void close_local(struct ferry_fabric *fabric)
+{
+	free(fabric);
+}
+
+static void block_free(struct block *block)
+{
+	munmap(block->base, block->bytes);
+	free(block);
+}
+
+static struct block *block_new(struct ferry_world *world, size_t bytes)
+{
+	struct block *block = calloc(1, sizeof(*block));
+
+	if (!block)
+		return NULL;
+	block->bytes = bytes;
+	block->n_refs = (uint32_t)world->n_ranks;
+	block->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+	                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (block->base == MAP_FAILED) {
+		free(block);
+		return NULL;
+	}
+	return block;
+}
+
+static enum ferry_status mem_create(struct ferry_fabric *fabric, size_t bytes,
+                                    struct ferry_mem **mem,
+                                    uint8_t handle[FERRY_HANDLE_BYTES])
+{
+	struct ferry_world *world = fabric->world;
+	struct local_mem *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		goto err_nomem;
+	m->blocks = calloc((size_t)world->n_ranks, sizeof(struct block *));
+	if (!m->blocks)
+		goto err_mem;
+	m->own = block_new(world, bytes);
+	if (!m->own)
+		goto err_blocks;
+	m->mem.ops = &ferry_fabric_local;
+	m->mem.fabric = fabric;
+	m->mem.bytes = bytes;
+	m->mem.base = m->own->base;
+	memcpy(handle, &m->own, sizeof(struct block *));
+	*mem = &m->mem;
+	return FERRY_OK;
+
+err_blocks:
+	free(m->blocks);
+err_mem:
+	free(m);
+err_nomem:
+	return ferry_fail(&world->ctx, FERRY_NOMEM, "local: %zu bytes", bytes);
+}
+
+static enum ferry_status mem_attach(struct ferry_mem *mem,
+                                    const uint8_t *handles)
+{
+	struct local_mem *m = local(mem);
+
+	for (int32_t r = 0; r < n_ranks(mem); r++)
+		memcpy(&m->blocks[r], handles + (size_t)r * FERRY_HANDLE_BYTES,
+		       sizeof(struct block *));
+	m->attached = true;
+	return FERRY_OK;
+}
+
+static void mem_destroy(struct ferry_mem *mem)
+{
+	struct local_mem *m = local(mem);
+
+	if (!m->attached)
+		block_free(m->own);
+	for (int32_t r = 0; m->attached && r < n_ranks(mem); r++)
+		if (sub_seq_u32(&m->blocks[r]->n_refs, 1) == 1)
+			block_free(m->blocks[r]);
+	free(m->blocks);
+	free(m);
+}
+
+static uint32_t caps(const struct ferry_mem *mem, int32_t peer)
+{
+	(void)mem;
+	(void)peer;
+	return FERRY_CAP_LDST | FERRY_CAP_ORDERED | FERRY_CAP_SAME_HOST;
+}
+
+static void *ptr(const struct ferry_mem *mem, int32_t peer)
+{
+	const struct local_mem *m = (const struct local_mem *)mem;
+
+	return m->blocks[peer]->base;
+}
+
+static bool dead(struct ferry_fabric *fabric, int32_t peer)
+{
+	struct ferry_boot *boot = fabric->world->boot;
+
+	return boot->ops->dead(boot, peer);
+}
+
+const struct ferry_fabric_ops ferry_fabric_local = {
+	.size = sizeof(struct ferry_fabric_ops),
+	.name = "local",
+	.summary = "ranks are threads, memory of one process",
+	.probe = probe,
+	.open = open_local,
+	.close = close_local,
+	.mem_create = mem_create,
+	.mem_attach = mem_attach,
+	.mem_seal = ferry_fabric_seal_nothing,
+	.mem_destroy = mem_destroy,
+	.caps = caps,
+	.ptr = ptr,
+	.max_put = ferry_fabric_max_put_unbounded,
+	.put = ferry_fabric_put_ldst,
+	.kick = ferry_fabric_kick_nothing,
+	.flushed = ferry_fabric_flushed_always,
+	.progress = ferry_fabric_progress_none,
+	.dead = dead,
+};

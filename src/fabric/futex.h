@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sleeping on a word of memory and waking who sleeps there. `shared`: the word
+ * lies in memory of several processes.
+ */
+#ifndef FERRY_FUTEX_H
+#define FERRY_FUTEX_H
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Sleeps while *word is `value`, at most ns; may return early. */
+static inline void futex_wait(uint32_t *word, uint32_t value, uint64_t ns,
+                              bool shared)
+{
+	const struct timespec timeout = {
+		.tv_sec = (time_t)(ns / 1000000000u),
+		.tv_nsec = (long)(ns % 1000000000u),
+	};
+	const int op = shared ? FUTEX_WAIT : FUTEX_WAIT_PRIVATE;
+
+	syscall(SYS_futex, word, op, value, &timeout, NULL, 0);
+}
+
+static inline void futex_wake_all(uint32_t *word, bool shared)
+{
+	const int op = shared ? FUTEX_WAKE : FUTEX_WAKE_PRIVATE;
+
+	syscall(SYS_futex, word, op, INT_MAX, NULL, NULL, 0);
+}
+
+#endif

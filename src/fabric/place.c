@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where this rank lives: host, process, pid namespace, library. Everything is
+ * read from the kernel, nothing is kept.
+ */
+#include "place.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../core/bits.h"
+#include "segment.h"
+
+/* Text of a small file under /proc; empty when it cannot be read. */
+static void read_text(const char *path, char *text, size_t bytes)
+{
+	const int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = 0;
+
+	if (fd >= 0) {
+		n = read(fd, text, bytes - 1);
+		close(fd);
+	}
+	text[n > 0 ? n : 0] = 0;
+}
+
+static uint64_t hash_text(uint64_t h, const char *text)
+{
+	for (; *text; text++)
+		h = hash_u64(h, (unsigned char)*text);
+	return h;
+}
+
+/* Differs after a reboot, equal in all containers of a host. */
+static uint64_t host_id(void)
+{
+	char text[128];
+
+	read_text("/proc/sys/kernel/random/boot_id", text, sizeof(text));
+	if (!text[0])
+		gethostname(text, sizeof(text) - 1);
+	text[sizeof(text) - 1] = 0;
+	return hash_text(1, text);
+}
+
+/* Field 22 of /proc/self/stat: pids come again, pid and start time do not. */
+static uint64_t start_time(void)
+{
+	char text[1024];
+	char *p;
+
+	read_text("/proc/self/stat", text, sizeof(text));
+	p = strrchr(text, ')'); /* the name before it may hold anything */
+	if (!p)
+		return 0;
+	for (int field = 2; field < 22 && p; field++)
+		p = strchr(p + 1, ' ');
+	return p ? hash_text(2, p) : 0;
+}
+
+/* Every struct that ranks share; equal hashes mean that they fit. */
+static uint64_t abi(void)
+{
+	const uint16_t one = 1;
+	const uint64_t facts[] = {
+		sizeof(struct ferry_segment_ctl),
+		sizeof(struct ferry_verdict),
+		sizeof(struct ferry_place),
+		FERRY_HANDLE_BYTES,
+		sizeof(size_t),
+		*(const uint8_t *)&one, /* byte order */
+	};
+	uint64_t h = 3;
+
+	for (size_t i = 0; i < sizeof(facts) / sizeof(*facts); i++)
+		h = hash_u64(h, facts[i]);
+	return h;
+}
+
+void ferry_place_read(struct ferry_place *place)
+{
+	struct stat ns;
+
+	memset(place, 0, sizeof(*place));
+	place->host_id = host_id();
+	place->pid = getpid();
+	if (!stat("/proc/self/ns/pid", &ns))
+		place->pid_ns = hash_u64(ns.st_dev, ns.st_ino);
+	place->process_id = hash_u64(
+		hash_u64(hash_u64(4, place->pid_ns), (uint64_t)place->pid),
+		start_time());
+	/* Others may not look into /proc/PID of such a process. */
+	if (prctl(PR_GET_DUMPABLE) != 1)
+		place->pid_ns = 0;
+	place->version = ferry_version();
+	place->abi = abi();
+}
+
+int32_t ferry_place_hosts(const struct ferry_place *places, int32_t n)
+{
+	int32_t hosts = 0;
+
+	for (int32_t i = 0; i < n; i++) {
+		int32_t j = 0;
+
+		while (places[j].host_id != places[i].host_id)
+			j++;
+		hosts += j == i;
+	}
+	return hosts;
+}
+
+int32_t ferry_place_host_ranks(const struct ferry_place *places, int32_t n,
+                               int32_t rank)
+{
+	int32_t ranks = 0;
+
+	for (int32_t i = 0; i < n; i++)
+		ranks += places[i].host_id == places[rank].host_id;
+	return ranks;
+}
+
+/* Whole cores that the control group grants; INT32_MAX without a limit. */
+static int32_t quota_cores(void)
+{
+	char text[64];
+	char *end;
+
+	read_text("/sys/fs/cgroup/cpu.max", text, sizeof(text));
+	const long long quota = strtoll(text, &end, 10);
+	const long long period = strtoll(end, NULL, 10);
+
+	if (quota <= 0 || period <= 0) /* "max", or no such file */
+		return INT32_MAX;
+	const int64_t cores = quota / period;
+
+	return cores < 1 ? 1 : (int32_t)min_i64(cores, INT32_MAX);
+}
+
+int32_t ferry_place_cores(void)
+{
+	cpu_set_t set;
+	int32_t cores = 0;
+
+	if (!sched_getaffinity(0, sizeof(set), &set))
+		cores = CPU_COUNT(&set);
+	if (cores < 1) /* more CPUs than the set holds */
+		cores = (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
+	return (int32_t)min_i64(max_i64(cores, 1), quota_cores());
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a failure spreads. Every rank that learns of one tells all others what
+ * it knows, waits a short grace for theirs, and takes the one that verdict.c
+ * chooses. Whoever has decided says so, and who decides later follows him: so
+ * a verdict that comes late changes nothing, and all report the same root.
+ */
+#include "segment_break.h"
+
+#include <stdio.h>
+
+#include "../core/bits.h"
+#include "../core/clock.h"
+#include "futex.h"
+#include "verdict.h"
+
+enum {
+	GRACE_MOST_MS = 200,
+	LOOK_NS = 2000000, /* how often deaths are asked for meanwhile */
+};
+
+uint64_t ferry_segment_grace_ns(const struct ferry_segment *segment)
+{
+	const int64_t quarter = segment->world->timeout_ms / 4;
+
+	return (uint64_t)min_i64(quarter, GRACE_MOST_MS) * 1000000u;
+}
+
+static bool dead(const struct ferry_segment *segment, int32_t r)
+{
+	struct ferry_fabric *fabric = segment->mem->fabric;
+
+	return fabric->ops->dead(fabric, r);
+}
+
+/* A put to every other rank; one that fails does so towards a dead peer. */
+static void put_all(struct ferry_segment *segment, size_t offset,
+                    const void *source, size_t bytes, uint32_t counter)
+{
+	struct ferry_mem *mem = segment->mem;
+
+	for (int32_t r = 0; r < segment->world->n_ranks; r++)
+		if (r != segment->world->rank)
+			(void)mem->ops->put(mem, r, offset, source, bytes,
+			                    counter);
+	ferry_mem_raise(mem->base, mem->counters_offset, counter);
+}
+
+/* Puts the own verdict into every rank's memory. */
+static void publish(struct ferry_segment *segment)
+{
+	const int32_t rank = segment->world->rank;
+	const struct ferry_verdict *own = &segment->verdicts[rank];
+	const size_t offset =
+		segment->verdicts_offset + (size_t)rank * sizeof(*own);
+
+	put_all(segment, offset, own, sizeof(*own),
+	        FERRY_SIGNAL_VERDICT + (uint32_t)rank);
+	if (own->status != FERRY_OK)
+		put_all(segment, 0, NULL, 0, FERRY_SIGNAL_ANY_VERDICT);
+	(void)segment->mem->ops->kick(segment->mem);
+}
+
+void ferry_segment_tell(struct ferry_segment *segment,
+                        const struct ferry_verdict *mine, const char *text)
+{
+	const int32_t rank = segment->world->rank;
+
+	if (!cas_seq_u32(&segment->told, 0, 1) || dead(segment, rank))
+		return;
+	pthread_mutex_lock(&segment->lock);
+	segment->verdicts[rank] = *mine;
+	segment->verdicts[rank].reporter = rank;
+	snprintf(segment->told_text, sizeof(segment->told_text), "%s",
+	         text ? text : "");
+	pthread_mutex_unlock(&segment->lock);
+	publish(segment);
+}
+
+void ferry_segment_abort(struct ferry_segment *segment)
+{
+	const struct ferry_verdict mine = {
+		.status = FERRY_ABORTED,
+		.root = segment->world->rank,
+		.slot = -1,
+		.token = -1,
+	};
+
+	ferry_segment_tell(segment, &mine, NULL);
+}
+
+/* What a rank says that knows of nothing itself. */
+static const struct ferry_verdict nothing = {
+	.status = FERRY_TIMEOUT,
+	.root = -1,
+	.slot = -1,
+	.token = -1,
+	.flags = FERRY_VERDICT_ASKED,
+};
+
+/* Whose verdict was decided for elsewhere, -1: nobody has decided. */
+static int32_t decided_elsewhere(const struct ferry_segment *segment)
+{
+	const int32_t n = segment->world->n_ranks;
+	const uint64_t *decided = &segment->counters[FERRY_SIGNAL_VERDICT + n];
+
+	for (int32_t r = 0; r < n; r++)
+		if (segment->here[r] && load_seq_u64(&decided[r]))
+			return r;
+	return -1;
+}
+
+/* Is rank r to blame by what is known, so that nobody waits for its word? */
+static bool suspected(const struct ferry_segment *segment, int32_t r)
+{
+	for (int32_t i = 0; i < segment->world->n_ranks; i++) {
+		const struct ferry_verdict *v = &segment->verdicts[i];
+
+		if (segment->here[i] && v->root == r &&
+		    (v->status == FERRY_PEER || v->status == FERRY_TIMEOUT))
+			return true;
+	}
+	return dead(segment, r);
+}
+
+/* Has everybody told who can? */
+static bool complete(const struct ferry_segment *segment)
+{
+	for (int32_t r = 0; r < segment->world->n_ranks; r++)
+		if (!segment->here[r] && !suspected(segment, r))
+			return false;
+	return true;
+}
+
+/* Whose verdict to take, -1: wait for more. */
+static int32_t choose(struct ferry_segment *segment)
+{
+	const uint64_t now = ferry_now_ns();
+
+	for (int32_t r = 0; r < segment->world->n_ranks; r++)
+		segment->here[r] = ferry_segment_has_verdict(segment, r);
+	if (!segment->poisoned_ns)
+		segment->poisoned_ns = now;
+	const int32_t r = decided_elsewhere(segment);
+
+	if (r >= 0)
+		return r;
+	if (now - segment->poisoned_ns < ferry_segment_grace_ns(segment) &&
+	    !complete(segment))
+		return -1;
+	return ferry_verdict_choose(segment->verdicts, segment->here,
+	                            segment->world->n_ranks);
+}
+
+/* Keeps the verdict of rank r as the segment's. */
+static void keep(struct ferry_segment *segment,
+                 const struct ferry_verdict *verdict)
+{
+	const int32_t rank = segment->world->rank;
+	struct ferry_error *error = &segment->error;
+
+	segment->verdict = *verdict;
+	ferry_verdict_record(verdict, error);
+	error->rank = rank;
+	if (verdict->reporter == rank && segment->told_text[0])
+		snprintf(error->text, sizeof(error->text), "%s",
+		         segment->told_text);
+	else
+		ferry_verdict_text(verdict, error->text, sizeof(error->text));
+	store_release_u32(&segment->broken, 1);
+}
+
+/* The end of a rank that fault injection has killed: it tells nobody. */
+static void keep_own_death(struct ferry_segment *segment)
+{
+	const int32_t rank = segment->world->rank;
+	const struct ferry_verdict verdict = {
+		.status = FERRY_PEER,
+		.root = rank,
+		.reporter = rank,
+		.slot = -1,
+		.token = -1,
+	};
+
+	keep(segment, &verdict);
+}
+
+bool ferry_segment_decide(struct ferry_segment *segment)
+{
+	const int32_t n = segment->world->n_ranks;
+	const bool died = dead(segment, segment->world->rank);
+	int32_t chosen = -1;
+
+	if (load_acquire_u32(&segment->broken))
+		return true;
+	if (!died && !ferry_segment_poisoned(segment))
+		return false;
+	ferry_segment_tell(segment, &nothing, NULL);
+	pthread_mutex_lock(&segment->lock);
+	if (!segment->broken) {
+		if (died)
+			keep_own_death(segment);
+		else
+			chosen = choose(segment);
+		if (chosen >= 0)
+			keep(segment, &segment->verdicts[chosen]);
+	}
+	const bool broken = segment->broken;
+
+	pthread_mutex_unlock(&segment->lock);
+	if (chosen >= 0) {
+		put_all(segment, 0, NULL, 0,
+		        (uint32_t)(FERRY_SIGNAL_VERDICT + n + chosen));
+		(void)segment->mem->ops->kick(segment->mem);
+	}
+	return broken;
+}
+
+void ferry_segment_blame_world(struct ferry_segment *segment)
+{
+	struct ferry_error *error = &segment->world->error;
+
+	if (error->status == FERRY_OK)
+		*error = segment->error;
+}
+
+enum ferry_status ferry_segment_broken(struct ferry_segment *segment)
+{
+	ferry_last_error_set(segment->error.text);
+	return FERRY_BROKEN;
+}
+
+/* Waits a little for somebody's verdict. */
+static void sleep_a_little(struct ferry_segment *segment)
+{
+	struct ferry_segment_ctl *ctl = segment->ctl;
+	const uint32_t doorbell = load_seq_u32(&ctl->doorbell);
+
+	store_seq_u32(&ctl->asleep, 1);
+	if (segment->mem->ops->progress(segment->mem))
+		return;
+	futex_wait(&ctl->doorbell, doorbell, LOOK_NS, ctl->shared);
+}
+
+enum ferry_status ferry_segment_break(struct ferry_segment *segment,
+                                      const struct ferry_verdict *mine,
+                                      const char *text)
+{
+	struct ferry_world *world = segment->world;
+
+	ferry_segment_tell(segment, mine, text);
+	while (!ferry_segment_decide(segment))
+		sleep_a_little(segment);
+	pthread_mutex_lock(&world->lock);
+	ferry_segment_blame_world(segment);
+	pthread_mutex_unlock(&world->lock);
+	return ferry_fail(&world->ctx, segment->error.status, "%s",
+	                  segment->error.text);
+}
+
+enum ferry_status ferry_segment_check(struct ferry_segment *segment)
+{
+	if (load_acquire_u32(&segment->broken))
+		return ferry_segment_broken(segment);
+	if (!ferry_segment_poisoned(segment))
+		return FERRY_OK;
+	return ferry_segment_break(segment, &nothing, NULL);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The steps of breaking a segment, for the rest of this room. */
+#ifndef FERRY_SEGMENT_BREAK_H
+#define FERRY_SEGMENT_BREAK_H
+
+#include "segment.h"
+
+/* Time that ranks give each other to tell what they know. */
+uint64_t ferry_segment_grace_ns(const struct ferry_segment *segment);
+
+/* Has a verdict of a failure arrived, or been sent? */
+static inline bool ferry_segment_poisoned(const struct ferry_segment *segment)
+{
+	return load_seq_u64(&segment->counters[FERRY_SIGNAL_ANY_VERDICT]) != 0;
+}
+
+/* Is the verdict, or the good-bye, of rank r here? */
+static inline bool
+ferry_segment_has_verdict(const struct ferry_segment *segment, int32_t r)
+{
+	return load_seq_u64(&segment->counters[FERRY_SIGNAL_VERDICT + r]) != 0;
+}
+
+/* Has rank r said good-bye? */
+static inline bool ferry_segment_left(const struct ferry_segment *segment,
+                                      int32_t r)
+{
+	return ferry_segment_has_verdict(segment, r) &&
+	       segment->verdicts[r].status == FERRY_OK;
+}
+
+/*
+ * Tells every peer `mine`, unless this rank has told something before. Any
+ * thread; does not wait for peers.
+ */
+void ferry_segment_tell(struct ferry_segment *segment,
+                        const struct ferry_verdict *mine, const char *text);
+
+/* The part of ferry_world_abort for one segment. */
+void ferry_segment_abort(struct ferry_segment *segment);
+
+/*
+ * Decides, if there is something to decide and all who can have told, or the
+ * grace is over. True when the segment is broken. Does not block.
+ */
+bool ferry_segment_decide(struct ferry_segment *segment);
+
+/* Remembers a segment's failure as that of its world; under world->lock. */
+void ferry_segment_blame_world(struct ferry_segment *segment);
+
+/* Returns BROKEN with the text of the first record. */
+enum ferry_status ferry_segment_broken(struct ferry_segment *segment);
+
+#endif

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bounded waits: spin, then sleep on the doorbell, and meanwhile watch for
+ * verdicts, for deaths among the peers that are missing, and for the end of
+ * the time. Everything that waits for peers goes through here.
+ */
+#include <stdio.h>
+
+#include "../core/bits.h"
+#include "../core/clock.h"
+#include "futex.h"
+#include "segment_break.h"
+
+enum {
+	SPINS_PER_LOOK = 32, /* at the clock */
+	SLICE_LEAST_NS = 1000000,
+	SLICE_MOST_NS = 50000000,
+};
+
+struct waiting {
+	struct ferry_segment *segment;
+	const struct ferry_wait_item *items;
+	int32_t n_items;
+	int32_t first; /* missing item; those before it are there */
+	uint64_t begin_ns;
+	uint64_t end_ns; /* when this rank gives up */
+	const struct ferry_wait_at *where;
+};
+
+static bool is_there(const struct waiting *w,
+                     const struct ferry_wait_item *item)
+{
+	return load_seq_u64(&w->segment->signals[item->signal]) >= item->value;
+}
+
+static bool all_there(struct waiting *w)
+{
+	while (w->first < w->n_items && is_there(w, &w->items[w->first]))
+		w->first++;
+	return w->first == w->n_items;
+}
+
+/* What this rank can say: it misses `root`. */
+static struct ferry_verdict verdict_of(const struct waiting *w,
+                                       enum ferry_status status, int32_t root)
+{
+	struct ferry_verdict v = {
+		.status = status,
+		.root = root,
+		.slot = -1,
+		.token = -1,
+	};
+
+	if (w->where) {
+		v.phase = w->where->phase;
+		v.slot = w->where->slot;
+		v.epoch = w->where->epoch;
+	}
+	return v;
+}
+
+/*
+ * Has this peer gone without raising what is missing? Who gives a reason for
+ * going is not a death: his verdict is dealt with as such.
+ */
+static bool has_gone(struct waiting *w, int32_t peer, uint32_t *flags)
+{
+	struct ferry_segment *segment = w->segment;
+	struct ferry_fabric *fabric = segment->mem->fabric;
+
+	*flags = 0;
+	if (!ferry_segment_has_verdict(segment, peer) &&
+	    !fabric->ops->dead(fabric, peer))
+		return false;
+	if (!ferry_segment_has_verdict(segment, peer))
+		return true;
+	*flags = FERRY_VERDICT_CLOSED;
+	return segment->verdicts[peer].status == FERRY_OK;
+}
+
+/* A rank that died; one that closed in good order may have nothing to do. */
+static int32_t any_dead(struct waiting *w)
+{
+	uint32_t flags;
+
+	for (int32_t r = 0; r < w->segment->world->n_ranks; r++)
+		if (r != w->segment->world->rank && has_gone(w, r, &flags) &&
+		    !flags)
+			return r;
+	return -1;
+}
+
+/* Has fault injection killed this rank, a thread? Then it waits no more. */
+static bool killed(const struct waiting *w)
+{
+	struct ferry_fabric *fabric = w->segment->mem->fabric;
+
+	return fabric->ops->dead(fabric, w->segment->world->rank);
+}
+
+/*
+ * Looks whether a rank that is missing will never come; fills in the verdict.
+ * The counters are read once more after a death was seen: what the dead had
+ * sent is there by then.
+ */
+static bool find_gone(struct waiting *w, struct ferry_verdict *verdict)
+{
+	if (killed(w)) {
+		*verdict = verdict_of(w, FERRY_PEER, w->segment->world->rank);
+		return true;
+	}
+	for (int32_t i = w->first; i < w->n_items; i++) {
+		const struct ferry_wait_item *item = &w->items[i];
+		uint32_t flags = 0;
+		int32_t peer = item->peer;
+
+		if (is_there(w, item))
+			continue;
+		if (peer < 0)
+			peer = any_dead(w);
+		else if (!has_gone(w, peer, &flags))
+			peer = -1;
+		if (peer < 0 || is_there(w, item))
+			continue;
+		*verdict = verdict_of(w, FERRY_PEER, peer);
+		verdict->flags = flags;
+		return true;
+	}
+	return false;
+}
+
+/* The smallest rank that is missing, -1: not known. */
+static int32_t missing_rank(const struct waiting *w)
+{
+	int32_t rank = -1;
+
+	for (int32_t i = w->first; i < w->n_items; i++) {
+		const int32_t peer = w->items[i].peer;
+
+		if (peer >= 0 && (rank < 0 || peer < rank) &&
+		    !is_there(w, &w->items[i]))
+			rank = peer;
+	}
+	return rank;
+}
+
+/* Others gave up: tell them what is seen from here, and follow. */
+static enum ferry_status give_up_asked(struct waiting *w)
+{
+	struct ferry_verdict mine;
+
+	if (!find_gone(w, &mine)) {
+		mine = verdict_of(w, FERRY_TIMEOUT, missing_rank(w));
+		mine.flags = FERRY_VERDICT_ASKED;
+	}
+	return ferry_segment_break(w->segment, &mine, NULL);
+}
+
+static enum ferry_status give_up(struct waiting *w, uint64_t now)
+{
+	const struct ferry_verdict mine =
+		verdict_of(w, FERRY_TIMEOUT, missing_rank(w));
+	const struct ferry_wait_item *item = &w->items[w->first];
+	char who[32] = "somebody";
+	char where[64] = "segment_wait";
+	char text[256];
+
+	if (mine.root >= 0)
+		snprintf(who, sizeof(who), "rank %d", mine.root);
+	if (w->where)
+		snprintf(where, sizeof(where), "%s: slot %d, dispatch %llu",
+		         ferry_phase_name(w->where->phase), w->where->slot,
+		         (unsigned long long)w->where->epoch);
+	snprintf(text, sizeof(text),
+	         "%s: %s did not come within %llu ms: signal %u is %llu of "
+	         "%llu",
+	         where, who, (unsigned long long)(now - w->begin_ns) / 1000000,
+	         item->signal,
+	         (unsigned long long)ferry_segment_read(w->segment,
+	                                                item->signal),
+	         (unsigned long long)item->value);
+	return ferry_segment_break(w->segment, &mine, text);
+}
+
+/* True when there is something else to do than waiting on. */
+static bool spin(struct waiting *w)
+{
+	struct ferry_segment *segment = w->segment;
+	const uint64_t end = ferry_now_ns() + segment->spin_ns;
+
+	do {
+		for (int i = 0; i < SPINS_PER_LOOK; i++) {
+			if (all_there(w) || ferry_segment_poisoned(segment))
+				return true;
+			if (segment->polled)
+				segment->mem->ops->progress(segment->mem);
+			cpu_relax();
+		}
+	} while (ferry_now_ns() < end);
+	return false;
+}
+
+/* Sleeps until a ring, at most ns. See struct ferry_segment_ctl. */
+static void sleep_until_ring(struct waiting *w, uint64_t ns)
+{
+	struct ferry_segment *segment = w->segment;
+	struct ferry_segment_ctl *ctl = segment->ctl;
+	const uint32_t doorbell = load_seq_u32(&ctl->doorbell);
+
+	store_seq_u32(&ctl->asleep, 1);
+	if (all_there(w) || ferry_segment_poisoned(segment))
+		return;
+	if (segment->polled && segment->mem->ops->progress(segment->mem))
+		return;
+	futex_wait(&ctl->doorbell, doorbell, ns, ctl->shared);
+}
+
+/* Its own, so that a wait that need not sleep stays small. */
+static __attribute__((noinline)) enum ferry_status wait_long(struct waiting *w)
+{
+	struct ferry_segment *segment = w->segment;
+	uint64_t slice = SLICE_LEAST_NS;
+	struct ferry_verdict gone;
+
+	w->begin_ns = ferry_now_ns();
+	w->end_ns = w->begin_ns +
+	            (uint64_t)segment->world->timeout_ms * 1000000u -
+	            ferry_segment_grace_ns(segment);
+	uint64_t look_ns = w->begin_ns + slice;
+
+	for (;;) {
+		spin(w);
+		if (all_there(w))
+			return FERRY_OK;
+		if (ferry_segment_poisoned(segment))
+			return give_up_asked(w);
+		const uint64_t now = ferry_now_ns();
+
+		if (now >= look_ns) {
+			if (find_gone(w, &gone))
+				return ferry_segment_break(segment, &gone,
+				                           NULL);
+			slice = (uint64_t)min_i64((int64_t)slice * 2,
+			                          SLICE_MOST_NS);
+			look_ns = now + slice;
+		}
+		if (now >= w->end_ns)
+			return give_up(w, now);
+		sleep_until_ring(w,
+		                 (uint64_t)min_i64((int64_t)(look_ns - now),
+		                                   (int64_t)(w->end_ns - now)));
+	}
+}
+
+enum ferry_status ferry_segment_wait_all(struct ferry_segment *segment,
+                                         const struct ferry_wait_item *items,
+                                         int32_t n_items,
+                                         const struct ferry_wait_at *where)
+{
+	struct waiting w = {
+		.segment = segment,
+		.items = items,
+		.n_items = n_items,
+		.where = where,
+	};
+
+	if (load_acquire_u32(&segment->broken))
+		return ferry_segment_broken(segment);
+	if (all_there(&w))
+		return FERRY_OK;
+	return wait_long(&w);
+}
+
+enum ferry_status ferry_segment_wait(struct ferry_segment *segment,
+                                     uint32_t signal, uint64_t value)
+{
+	const struct ferry_wait_item item = {signal, -1, value};
+
+	if (!segment)
+		return ferry_fail(NULL, FERRY_INVAL,
+		                  "segment_wait: segment is NULL");
+	if (signal >= segment->n_signals)
+		return ferry_fail(&segment->world->ctx, FERRY_RANGE,
+		                  "segment_wait: signal is %u, allowed are "
+		                  "0..%u",
+		                  signal, segment->n_signals - 1);
+	return ferry_segment_wait_all(segment, &item, 1, NULL);
+}
+
+/* True when the fabric is done with all sources, or polling must stop. */
+static bool flush_over(struct ferry_segment *segment)
+{
+	return segment->mem->ops->flushed(segment->mem) ||
+	       ferry_segment_poisoned(segment);
+}
+
+enum ferry_status ferry_segment_flush(struct ferry_segment *segment)
+{
+	FERRY_TRY(ferry_segment_kick(segment));
+	if (segment->direct || segment->mem->ops->flushed(segment->mem))
+		return FERRY_OK;
+	struct waiting w = {.segment = segment};
+	const uint64_t end = ferry_deadline_ns(segment->world->timeout_ms) -
+	                     ferry_segment_grace_ns(segment);
+
+	while (!flush_over(segment)) {
+		const struct ferry_verdict mine =
+			verdict_of(&w, FERRY_TIMEOUT, -1);
+
+		if (ferry_now_ns() >= end || killed(&w))
+			return ferry_segment_break(
+				segment, &mine,
+				"segment_flush: the fabric has not sent "
+				"everything within the timeout");
+		usleep(20);
+	}
+	if (ferry_segment_poisoned(segment))
+		return give_up_asked(&w);
+	return FERRY_OK;
+}
