@@ -11,7 +11,7 @@
 
 #include "../core/clock.h"
 #include "../core/sized.h"
-#include "../trace/trace.h"
+#include "../trace/events.h"
 #include "place.h"
 #include "segment.h"
 #include "segment_break.h"

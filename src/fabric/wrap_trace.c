@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Wrapper trace: not there yet; and the public call that writes a trace. */
-#include "../trace/trace.h"
+#include "../trace/events.h"
 #include "fabric_ops.h"
 #include "world.h"
 
