@@ -30,8 +30,10 @@ static void body(struct rank *rank)
 static void test(void **state)
 {
 	(void)state;
-	for (int n = 1; n <= 8; n *= 2)
-		ranks_run(&(struct ranks){.n_ranks = n}, body);
+	for (int n = 1; n <= 8; n *= 2) {
+		ranks_run(&(struct ranks){.n_ranks = n, .fabric = "shm"}, body);
+		ranks_run(&(struct ranks){.n_ranks = n, .fabric = "shm", .options = "SHM=file"}, body);
+		ranks_run(&(struct ranks){.n_ranks = n}, body); }
 }
 
 int main(void)
