@@ -30,10 +30,15 @@ static void body(struct rank *rank)
 static void test(void **state)
 {
 	(void)state;
-	for (int n = 1; n <= 8; n *= 2) {
-		ranks_run(&(struct ranks){.n_ranks = n, .fabric = "shm"}, body);
-		ranks_run(&(struct ranks){.n_ranks = n, .fabric = "shm", .options = "SHM=file"}, body);
-		ranks_run(&(struct ranks){.n_ranks = n}, body); }
+	for (int n = 1; n <= 8; n *= 2)
+		for (int f = 0; f < 3; f++) {
+			const struct ranks how = {
+				.n_ranks = n,
+				.fabric = f ? "shm" : "local",
+				.options = f == 2 ? "SHM=file" : "",
+			};
+			ranks_run(&how, body);
+		}
 }
 
 int main(void)
