@@ -31,10 +31,10 @@ static void test(void **state)
 {
 	(void)state;
 	for (int n = 1; n <= 8; n *= 2)
-		for (int f = 0; f < 3; f++) {
+		for (int f = 0; f < 4; f++) {
 			const struct ranks how = {
 				.n_ranks = n,
-				.fabric = f ? "shm" : "local",
+				.fabric = f == 3 ? "wire" : f ? "shm" : "local",
 				.options = f == 2 ? "SHM=file" : "",
 			};
 			ranks_run(&how, body);

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fabric wire: a network as unpleasant as the contract allows, for tests. The
+ * ranks are on one host, but see no memory of each other: a thread in the part
+ * of the NIC takes puts from a queue of 16 in any order and after any delay,
+ * reads the source only then, and raises the counter that the 32-bit immediate
+ * names. A put may stay in the queue until a kick, or until room is needed.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+
+#include "../core/bits.h"
+#include "../core/clock.h"
+#include "registry.h"
+#include "segment.h"
+
+enum {
+	SCORE = 1,
+	QUEUE = 16,
+	MAX_PUT_BYTES = 8192, /* rows are split */
+};
+
+struct wire_fabric {
+	struct ferry_fabric fabric;
+	struct ferry_fabric *inner; /* brings the memory */
+};
+
+struct entry {
+	int32_t peer;
+	uint32_t immediate; /* counter */
+	size_t offset;
+	const void *source;
+	size_t bytes;
+	uint64_t due_ns;
+	bool kicked;
+	bool leaving; /* being delivered now */
+};
+
+struct wire_mem {
+	struct ferry_mem mem;
+	struct ferry_mem *inner;
+	pthread_t nic;
+	bool has_nic;
+	pthread_mutex_t lock; /* of what follows */
+	pthread_cond_t work;  /* for the NIC */
+	pthread_cond_t room;  /* for puts */
+	bool stop;
+	uint64_t rng;
+	uint64_t delay_ns;
+	int n_entries;
+	struct entry queue[QUEUE];
+};
+
+static struct wire_mem *wire(struct ferry_mem *mem)
+{
+	return (struct wire_mem *)mem;
+}
+
+static const struct ferry_fabric_ops *inner_ops(const struct ferry_world *world,
+                                                char reason[FERRY_REASON_BYTES])
+{
+	if (ferry_fabric_local.probe(world, reason) > 0)
+		return &ferry_fabric_local;
+	if (ferry_fabric_shm.probe(world, reason) > 0)
+		return &ferry_fabric_shm;
+	return NULL;
+}
+
+static int probe(const struct ferry_world *world,
+                 char reason[FERRY_REASON_BYTES])
+{
+	if (!inner_ops(world, reason))
+		return 0;
+	snprintf(reason, FERRY_REASON_BYTES,
+	         "for tests: put only, any order, delays");
+	return SCORE;
+}
+
+static enum ferry_status open_wire(struct ferry_world *world,
+                                   struct ferry_fabric **fabric)
+{
+	char reason[FERRY_REASON_BYTES];
+	struct wire_fabric *f = calloc(1, sizeof(*f));
+	enum ferry_status status;
+
+	if (!f)
+		return ferry_fail(&world->ctx, FERRY_NOMEM,
+		                  "wire: state of %zu bytes", sizeof(*f));
+	f->fabric.ops = &ferry_fabric_wire;
+	f->fabric.world = world;
+	status = inner_ops(world, reason)->open(world, &f->inner);
+	if (status != FERRY_OK) {
+		free(f);
+		return status;
+	}
+	*fabric = &f->fabric;
+	return FERRY_OK;
+}
+
+static void close_wire(struct ferry_fabric *fabric)
+{
+	struct wire_fabric *f = (struct wire_fabric *)fabric;
+
+	f->inner->ops->close(f->inner);
+	free(f);
+}
+
+static void cond_init(pthread_cond_t *cond)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
+static enum ferry_status mem_create(struct ferry_fabric *fabric, size_t bytes,
+                                    struct ferry_mem **mem,
+                                    uint8_t handle[FERRY_HANDLE_BYTES])
+{
+	struct ferry_fabric *inner = ((struct wire_fabric *)fabric)->inner;
+	struct ferry_world *world = fabric->world;
+	const struct ferry_options *opt = &world->ctx.opt;
+	struct wire_mem *m = calloc(1, sizeof(*m));
+	enum ferry_status status;
+
+	if (!m)
+		return ferry_fail(&world->ctx, FERRY_NOMEM,
+		                  "wire: a queue of %zu bytes", sizeof(*m));
+	status = inner->ops->mem_create(inner, bytes, &m->inner, handle);
+	if (status != FERRY_OK) {
+		free(m);
+		return status;
+	}
+	m->mem.ops = &ferry_fabric_wire;
+	m->mem.fabric = fabric;
+	m->mem.bytes = bytes;
+	m->mem.base = m->inner->base;
+	m->rng = hash_u64((uint64_t)opt->wire_seed, (uint64_t)world->rank);
+	m->delay_ns = (uint64_t)max_i64(opt->wire_delay_us, 0) * 1000;
+	pthread_mutex_init(&m->lock, NULL);
+	cond_init(&m->work);
+	cond_init(&m->room);
+	*mem = &m->mem;
+	return FERRY_OK;
+}
+
+/* An entry that may leave now, at random; else when the next one may. */
+static struct entry *pick(struct wire_mem *m, uint64_t now, uint64_t *next_ns)
+{
+	struct entry *picked = NULL;
+	uint64_t n_ready = 0;
+
+	*next_ns = UINT64_MAX;
+	for (int i = 0; i < m->n_entries; i++) {
+		struct entry *e = &m->queue[i];
+
+		if (!e->kicked)
+			continue;
+		if (e->due_ns > now)
+			*next_ns = e->due_ns < *next_ns ? e->due_ns : *next_ns;
+		else if (rng_next(&m->rng) % ++n_ready == 0)
+			picked = e;
+	}
+	return picked;
+}
+
+/* Reads the source, and not before. The lock is not held. */
+static void deliver(struct wire_mem *m, const struct entry *e)
+{
+	unsigned char *base = m->inner->ops->ptr(m->inner, e->peer);
+
+	ferry_mem_store(base, e->offset, e->source, e->bytes);
+	ferry_mem_raise(base, m->mem.counters_offset, e->immediate);
+}
+
+/* Delivers one entry, which may move in the queue meanwhile. */
+static void leave(struct wire_mem *m, struct entry *e)
+{
+	const struct entry copy = *e;
+	int i = 0;
+
+	e->leaving = true;
+	pthread_mutex_unlock(&m->lock);
+	deliver(m, &copy);
+	pthread_mutex_lock(&m->lock);
+	while (!m->queue[i].leaving)
+		i++;
+	m->queue[i] = m->queue[--m->n_entries];
+	pthread_cond_broadcast(&m->room);
+}
+
+static void wait_until(pthread_cond_t *cond, pthread_mutex_t *lock,
+                       uint64_t when_ns)
+{
+	const struct timespec at = {(time_t)(when_ns / 1000000000u),
+	                            (long)(when_ns % 1000000000u)};
+
+	if (when_ns == UINT64_MAX)
+		pthread_cond_wait(cond, lock);
+	else
+		pthread_cond_timedwait(cond, lock, &at);
+}
+
+static void *nic(void *arg)
+{
+	struct wire_mem *m = arg;
+
+	prctl(PR_SET_TIMERSLACK, 1000);
+	pthread_mutex_lock(&m->lock);
+	while (!m->stop) {
+		uint64_t next_ns;
+		struct entry *e = pick(m, ferry_now_ns(), &next_ns);
+
+		if (e)
+			leave(m, e);
+		else
+			wait_until(&m->work, &m->lock, next_ns);
+	}
+	pthread_mutex_unlock(&m->lock);
+	return NULL;
+}
+
+/* The signals of the process are for the caller's threads. */
+static int start_nic(struct wire_mem *m)
+{
+	sigset_t all, old;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&m->nic, NULL, nic, m);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	m->has_nic = !err;
+	return err;
+}
+
+static enum ferry_status mem_attach(struct ferry_mem *mem,
+                                    const uint8_t *handles)
+{
+	struct wire_mem *m = wire(mem);
+
+	m->inner->counters_offset = mem->counters_offset;
+	m->inner->n_signals = mem->n_signals;
+	FERRY_TRY(m->inner->ops->mem_attach(m->inner, handles));
+	const int err = start_nic(m);
+
+	if (err)
+		return ferry_fail_errno(&mem->fabric->world->ctx, FERRY_SYS,
+		                        err, "wire: a thread");
+	return FERRY_OK;
+}
+
+static void mem_seal(struct ferry_mem *mem)
+{
+	struct ferry_mem *inner = wire(mem)->inner;
+
+	inner->ops->mem_seal(inner);
+}
+
+static void mem_destroy(struct ferry_mem *mem)
+{
+	struct wire_mem *m = wire(mem);
+
+	if (m->has_nic) {
+		pthread_mutex_lock(&m->lock);
+		m->stop = true;
+		pthread_cond_signal(&m->work);
+		pthread_mutex_unlock(&m->lock);
+		pthread_join(m->nic, NULL);
+	}
+	m->inner->ops->mem_destroy(m->inner);
+	pthread_cond_destroy(&m->room);
+	pthread_cond_destroy(&m->work);
+	pthread_mutex_destroy(&m->lock);
+	free(m);
+}
+
+static bool is_self(const struct ferry_mem *mem, int32_t peer)
+{
+	return peer == mem->fabric->world->rank;
+}
+
+static uint32_t caps(const struct ferry_mem *mem, int32_t peer)
+{
+	if (is_self(mem, peer))
+		return FERRY_CAP_LDST | FERRY_CAP_ORDERED | FERRY_CAP_SAME_HOST;
+	return FERRY_CAP_SAME_HOST;
+}
+
+static void *ptr(const struct ferry_mem *mem, int32_t peer)
+{
+	return is_self(mem, peer) ? mem->base : NULL;
+}
+
+static size_t max_put(const struct ferry_mem *mem)
+{
+	(void)mem;
+	return MAX_PUT_BYTES;
+}
+
+static void kick_all(struct wire_mem *m)
+{
+	for (int i = 0; i < m->n_entries; i++)
+		m->queue[i].kicked = true;
+	pthread_cond_signal(&m->work);
+}
+
+/* Waits for room; what lies in the queue leaves for that. */
+static bool wait_for_room(struct wire_mem *m, uint64_t deadline_ns)
+{
+	while (m->n_entries == QUEUE) {
+		kick_all(m);
+		wait_until(&m->room, &m->lock, deadline_ns);
+		if (m->n_entries == QUEUE && ferry_now_ns() >= deadline_ns)
+			return false;
+	}
+	return true;
+}
+
+static enum ferry_status put(struct ferry_mem *mem, int32_t peer, size_t offset,
+                             const void *source, size_t bytes, uint32_t signal)
+{
+	struct wire_mem *m = wire(mem);
+	struct ferry_world *world = mem->fabric->world;
+	const uint64_t now = ferry_now_ns();
+	bool room;
+
+	if (is_self(mem, peer))
+		return ferry_fabric_put_ldst(mem, peer, offset, source, bytes,
+		                             signal);
+	pthread_mutex_lock(&m->lock);
+	room = wait_for_room(m, now + (uint64_t)world->timeout_ms * 1000000u);
+	if (room)
+		m->queue[m->n_entries++] = (struct entry){
+			.peer = peer,
+			.immediate = signal,
+			.offset = offset,
+			.source = source,
+			.bytes = bytes,
+			.due_ns = now + rng_next(&m->rng) % (m->delay_ns + 1),
+		};
+	pthread_mutex_unlock(&m->lock);
+	if (room)
+		return FERRY_OK;
+	return ferry_fail(&world->ctx, FERRY_TIMEOUT,
+	                  "wire: no room in the queue of %d for %lld ms", QUEUE,
+	                  (long long)world->timeout_ms);
+}
+
+static enum ferry_status kick(struct ferry_mem *mem)
+{
+	struct wire_mem *m = wire(mem);
+
+	pthread_mutex_lock(&m->lock);
+	kick_all(m);
+	pthread_mutex_unlock(&m->lock);
+	return FERRY_OK;
+}
+
+static bool flushed(struct ferry_mem *mem)
+{
+	struct wire_mem *m = wire(mem);
+
+	pthread_mutex_lock(&m->lock);
+	const bool empty = m->n_entries == 0;
+
+	pthread_mutex_unlock(&m->lock);
+	return empty;
+}
+
+static bool dead(struct ferry_fabric *fabric, int32_t peer)
+{
+	struct ferry_fabric *inner = ((struct wire_fabric *)fabric)->inner;
+
+	return inner->ops->dead(inner, peer);
+}
+
+const struct ferry_fabric_ops ferry_fabric_wire = {
+	.size = sizeof(struct ferry_fabric_ops),
+	.name = "wire",
+	.summary = "for tests: put and signal only, unordered, delayed",
+	.probe = probe,
+	.open = open_wire,
+	.close = close_wire,
+	.mem_create = mem_create,
+	.mem_attach = mem_attach,
+	.mem_seal = mem_seal,
+	.mem_destroy = mem_destroy,
+	.caps = caps,
+	.ptr = ptr,
+	.max_put = max_put,
+	.put = put,
+	.kick = kick,
+	.flushed = flushed,
+	.progress = ferry_fabric_progress_none,
+	.dead = dead,
+};
