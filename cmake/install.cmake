@@ -4,6 +4,9 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ferry)
 
 install(TARGETS ferry ferry_static EXPORT ferry-targets)
+if(TARGET ferry_tool)
+  install(TARGETS ferry_tool)
+endif()
 install(DIRECTORY include/ferry DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h")
 install(EXPORT ferry-targets NAMESPACE ferry:: DESTINATION ${package_dir})
@@ -29,7 +32,7 @@ configure_file(cmake/ferry.pc.in ferry.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/ferry.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-foreach(page IN LISTS man_pages)
+foreach(page IN LISTS man_pages man_aliases)
   cmake_path(GET page EXTENSION LAST_ONLY section)
   string(SUBSTRING ${section} 1 1 section)
   install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})

@@ -55,13 +55,13 @@ def names_in_documents_exist(root):
         suffixes=tree.CODE + (".def", ".map")))
     build = "\n".join(path.read_text() for path in tree.files(
         root, suffixes=(".cmake", ".txt")))
-    functions = set(re.findall(r"\b(ferry_\w+)", code))
+    functions = set(re.findall(r"\b(ferry_\w+)", code + build))
     capitals = set(re.findall(r"\b(FERRY_\w+)", code + build))
     capitals |= environment_names(root)
     capitals |= {f"FERRY_{name}" for name in
                  re.findall(r"\bX\((\w+), -?\d+,", code)}
     for path in documents(root):
-        text = path.read_text()
+        text = re.sub(r"\Atitle: .*", "", path.read_text())
         for match in re.finditer(r"\b(ferry_[a-z]\w*)(?=\()|\b(FERRY_[A-Z]\w*)",
                                  text):
             name = match.group(0)
@@ -122,13 +122,15 @@ def manual_has_the_environment(root):
             yield f"ferry-env.7 lacks {name}"
 
 
-def whole_programs(root):
-    """C programs in the documents: (document, source)."""
+def programs(root):
+    """C in the documents as whole programs: (document, source)."""
+    around = (root / "tests/project/consumer/around_readme.c").read_text()
     for path in documents(root):
         for block in re.findall(r"^```c\n(.*?)^```", path.read_text(),
                                 re.S | re.M):
-            if "int main" in block:
-                yield path, block
+            if "int main" not in block:
+                block = around.replace("/* @README@ */", block)
+            yield path, block
 
 
 def programs_in_documents_run(root):
@@ -137,7 +139,7 @@ def programs_in_documents_run(root):
     compiler = re.search(r"^CMAKE_C_COMPILER:\w+=(.*)$", cache, re.M).group(1)
     flags = re.search(r"^FERRY_SANITIZE:\w+=(\w*)$", cache, re.M).group(1)
     flags = [f"-fsanitize={flags}"] if flags else []
-    for path, source in whole_programs(root):
+    for path, source in programs(root):
         with tempfile.TemporaryDirectory() as folder:
             program = pathlib.Path(folder) / "program"
             command = [compiler, "-std=c11", "-Wall", "-Wextra", "-Werror",
