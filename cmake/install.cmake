@@ -4,9 +4,6 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ferry)
 
 install(TARGETS ferry ferry_static EXPORT ferry-targets)
-if(TARGET ferry_tool)
-  install(TARGETS ferry_tool)
-endif()
 install(DIRECTORY include/ferry DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h")
 install(EXPORT ferry-targets NAMESPACE ferry:: DESTINATION ${package_dir})
