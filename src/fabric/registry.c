@@ -25,8 +25,8 @@ static const struct wrapper {
 	const char *name;
 	wrap_fn *wrap;
 } wrappers[] = {
-	{"trace", ferry_fabric_wrap_trace},
 	{"fault", ferry_fabric_wrap_fault},
+	{"trace", ferry_fabric_wrap_trace},
 };
 
 enum { N_WRAPPERS = sizeof(wrappers) / sizeof(*wrappers) };
@@ -105,6 +105,15 @@ static enum ferry_status choose(struct ferry_world *world, const char *name,
 	                  reasons);
 }
 
+/* The name in full grows from the outside in. */
+static void name_add(struct ferry_world *world, const char *name)
+{
+	const size_t n = strlen(world->fabric_name);
+
+	snprintf(world->fabric_name + n, sizeof(world->fabric_name) - n, "%s%s",
+	         n ? ":" : "", name);
+}
+
 /* Wraps *fabric; on failure it is closed. */
 static enum ferry_status wrap(struct ferry_world *world, wrap_fn *how,
                               struct ferry_fabric **fabric)
@@ -126,6 +135,7 @@ static enum ferry_status open_named(struct ferry_world *world, const char *name,
 
 	if (!colon) {
 		FERRY_TRY(choose(world, name, &ops));
+		name_add(world, ops->name);
 		return ops->open(world, fabric);
 	}
 	const size_t length = (size_t)(colon - name);
@@ -134,6 +144,7 @@ static enum ferry_status open_named(struct ferry_world *world, const char *name,
 		if (strlen(wrappers[i].name) != length ||
 		    memcmp(wrappers[i].name, name, length))
 			continue;
+		name_add(world, wrappers[i].name);
 		FERRY_TRY(open_named(world, colon + 1, fabric));
 		return wrap(world, wrappers[i].wrap, fabric);
 	}
@@ -154,10 +165,14 @@ static bool names_wrapper(const char *name, const char *wrapper)
 enum ferry_status ferry_fabric_open(struct ferry_world *world, const char *name,
                                     struct ferry_fabric **fabric)
 {
+	const bool implied =
+		world->ctx.opt.fault[0] && !names_wrapper(name, "fault");
 	struct ferry_fabric *opened = NULL;
 
+	if (implied)
+		name_add(world, "fault");
 	FERRY_TRY(open_named(world, name, &opened));
-	if (world->ctx.opt.fault[0] && !names_wrapper(name, "fault"))
+	if (implied)
 		FERRY_TRY(wrap(world, ferry_fabric_wrap_fault, &opened));
 	*fabric = opened;
 	return FERRY_OK;

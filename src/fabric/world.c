@@ -16,7 +16,7 @@
 #include "segment.h"
 #include "segment_break.h"
 
-enum { FABRIC_NAME_BYTES = 64 };
+enum { FABRIC_NAME_BYTES = sizeof(((struct ferry_world *)0)->fabric_name) };
 
 /* Worlds can only work together when library and structs are the same. */
 static enum ferry_status compare_places(struct ferry_world *world)
@@ -82,7 +82,6 @@ static enum ferry_status compare_fabrics(struct ferry_world *world,
 static enum ferry_status open_fabric(struct ferry_world *world,
                                      uint64_t deadline)
 {
-	char own[FABRIC_NAME_BYTES] = "";
 	char *names = calloc((size_t)world->n_ranks, FABRIC_NAME_BYTES);
 	enum ferry_status status;
 
@@ -93,10 +92,8 @@ static enum ferry_status open_fabric(struct ferry_world *world,
 	else
 		status = ferry_fabric_open(world, world->ctx.opt.fabric,
 		                           &world->fabric);
-	if (status == FERRY_OK)
-		snprintf(own, sizeof(own), "%s", world->fabric->ops->name);
-	status = ferry_agree(world->boot, status, own, names, sizeof(own),
-	                     deadline);
+	status = ferry_agree(world->boot, status, world->fabric_name, names,
+	                     FABRIC_NAME_BYTES, deadline);
 	if (status == FERRY_OK)
 		status = compare_fabrics(world, names);
 	free(names);
@@ -242,7 +239,7 @@ int32_t ferry_world_nodes(const struct ferry_world *world)
 
 const char *ferry_world_fabric(const struct ferry_world *world)
 {
-	return world ? world->fabric->ops->name : "";
+	return world ? world->fabric_name : "";
 }
 
 static enum ferry_status aborted(struct ferry_world *world, const char *call)

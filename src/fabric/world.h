@@ -23,6 +23,7 @@ struct ferry_world {
 	struct ferry_ctx ctx; /* first: a world is a context */
 	struct ferry_boot *boot;
 	struct ferry_fabric *fabric;
+	char fabric_name[64];       /* with wrappers: "trace:shm" */
 	struct ferry_trace *trace;  /* NULL unless FERRY_TRACE */
 	struct ferry_place *places; /* [n_ranks] */
 	int32_t rank;

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parses FERRY_FAULT; a fault that is not understood is refused whole. */
+#include "fault_text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum key { KEY_RANK, KEY_AFTER, KEY_MS, KEY_US, N_KEYS };
+
+static const char *const key_names[N_KEYS] = {"rank", "after", "ms", "us"};
+
+enum kind { KILL, STALL, DELAY, REORDER };
+
+struct fault_form {
+	enum kind kind;
+	const char *name;
+	bool takes[N_KEYS];
+	bool needs[N_KEYS];
+	const char *form;
+};
+
+static const struct fault_form forms[] = {
+	{KILL,
+         "kill",
+         {[KEY_RANK] = true, [KEY_AFTER] = true},
+         {[KEY_RANK] = true},
+         "kill:rank=R[,after=N]"},
+	{STALL,
+         "stall",
+         {[KEY_RANK] = true, [KEY_AFTER] = true, [KEY_MS] = true},
+         {[KEY_RANK] = true, [KEY_MS] = true},
+         "stall:rank=R,ms=N[,after=N]"},
+	{DELAY,
+         "delay",
+         {[KEY_RANK] = true, [KEY_US] = true},
+         {[KEY_US] = true},
+         "delay:us=N[,rank=R]"},
+	{REORDER, "reorder", {[KEY_RANK] = true}, {false}, "reorder[:rank=R]"},
+};
+
+enum { N_FORMS = sizeof(forms) / sizeof(*forms) };
+
+struct fault {
+	const struct fault_form *form;
+	bool given[N_KEYS];
+	int64_t value[N_KEYS];
+};
+
+static enum ferry_status refuse(struct ferry_ctx *ctx, const char *text,
+                                size_t n, const char *allowed)
+{
+	return ferry_fail(ctx, FERRY_INVAL, "fault: '%.*s', allowed is %s",
+	                  (int)n, text, allowed);
+}
+
+/* "after=100", n bytes. */
+static bool read_pair(const char *pair, size_t n, struct fault *fault)
+{
+	char number[24];
+	char *end;
+
+	for (int k = 0; k < N_KEYS; k++) {
+		const size_t length = strlen(key_names[k]);
+
+		if (!fault->form->takes[k] || n <= length + 1 ||
+		    memcmp(pair, key_names[k], length) || pair[length] != '=')
+			continue;
+		const char *value = pair + length + 1;
+		const size_t digits = n - length - 1;
+
+		if (digits >= sizeof(number) || *value < '0' || *value > '9')
+			return false;
+		memcpy(number, value, digits);
+		number[digits] = 0;
+		errno = 0;
+		fault->value[k] = strtoll(number, &end, 10);
+		fault->given[k] = true;
+		return !*end && !errno && fault->value[k] <= INT32_MAX;
+	}
+	return false;
+}
+
+static bool read_pairs(const char *pairs, size_t n, struct fault *fault)
+{
+	for (size_t at = 0; at < n;) {
+		const char *comma = memchr(pairs + at, ',', n - at);
+		const size_t length =
+			comma ? (size_t)(comma - pairs) - at : n - at;
+
+		if (!read_pair(pairs + at, length, fault))
+			return false;
+		at += length + 1;
+	}
+	for (int k = 0; k < N_KEYS; k++)
+		if (fault->form->needs[k] && !fault->given[k])
+			return false;
+	return true;
+}
+
+/* One fault, n bytes. */
+static enum ferry_status read_fault(struct ferry_ctx *ctx, const char *text,
+                                    size_t n, struct fault *fault)
+{
+	const char *colon = memchr(text, ':', n);
+	const size_t length = colon ? (size_t)(colon - text) : n;
+
+	for (int i = 0; i < N_FORMS; i++) {
+		const size_t skip = colon ? length + 1 : length;
+
+		if (strlen(forms[i].name) != length ||
+		    memcmp(forms[i].name, text, length))
+			continue;
+		*fault = (struct fault){.form = &forms[i]};
+		if (read_pairs(text + skip, n - skip, fault))
+			return FERRY_OK;
+		return refuse(ctx, text, n, forms[i].form);
+	}
+	return refuse(ctx, text, n,
+	              "kill:rank=R[,after=N], stall:rank=R,ms=N[,after=N], "
+	              "delay:us=N[,rank=R], reorder[:rank=R]");
+}
+
+static void add(struct ferry_faults *faults, const struct fault *fault)
+{
+	switch (fault->form->kind) {
+	case KILL:
+		faults->kill = true;
+		faults->kill_after = fault->value[KEY_AFTER];
+		break;
+	case STALL:
+		faults->stall_ms = fault->value[KEY_MS];
+		faults->stall_after = fault->value[KEY_AFTER];
+		break;
+	case DELAY:
+		faults->delay_us = fault->value[KEY_US];
+		break;
+	case REORDER:
+		faults->reorder = true;
+	}
+}
+
+enum ferry_status ferry_faults_read(struct ferry_ctx *ctx, const char *text,
+                                    int32_t rank, int32_t n_ranks,
+                                    struct ferry_faults *faults)
+{
+	static const char separators[] = " ;";
+
+	memset(faults, 0, sizeof(*faults));
+	for (text += strspn(text, separators); *text;) {
+		const size_t n = strcspn(text, separators);
+		struct fault fault = {.form = NULL};
+
+		FERRY_TRY(read_fault(ctx, text, n, &fault));
+		if (fault.value[KEY_RANK] >= n_ranks)
+			return ferry_fail(ctx, FERRY_INVAL,
+			                  "fault: '%.*s', allowed are ranks "
+			                  "0..%d",
+			                  (int)n, text, n_ranks - 1);
+		if (!fault.given[KEY_RANK] || fault.value[KEY_RANK] == rank)
+			add(faults, &fault);
+		text += n;
+		text += strspn(text, separators);
+	}
+	return FERRY_OK;
+}
