@@ -170,7 +170,8 @@ struct ferry_moe_need {
 	size_t window_bytes;      /* symmetric memory, per rank */
 	size_t heap_bytes;        /* further memory, per rank */
 	int64_t recv_rows;        /* rows that out.rows must hold */
-	int64_t recv_rows_slot;   /* EXPERT_PADDED: rows of one slot */
+	int64_t recv_rows_slot;   /* rows of one slot where they are padded,
+	                           * also for FERRY_FROM_PADDED */
 	size_t row_bytes;         /* of a row at the receiver, without scales */
 	size_t scale_row_bytes;   /* scales of a row */
 	int32_t n_scales;         /* scale blocks of a row */

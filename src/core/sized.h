@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Config structs that grow: `size_t size` comes first, zero means default. */
+/* Structs that grow: `size_t size` comes first, zero means default. */
 #ifndef FERRY_SIZED_H
 #define FERRY_SIZED_H
 
@@ -11,6 +11,13 @@
  * accepted when its unknown tail is zero. `what` names it in the refusal.
  */
 enum ferry_status ferry_sized_copy(void *to, size_t size, const void *from,
+                                   const char *what);
+
+/*
+ * The way back: fills a caller's struct, as far as it reaches, from the `size`
+ * bytes of *from. Its own size stays.
+ */
+enum ferry_status ferry_sized_give(void *to, const void *from, size_t size,
                                    const char *what);
 
 #endif

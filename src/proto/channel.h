@@ -26,6 +26,7 @@ struct ferry_slot {
 	uint64_t n_dispatches; /* sent so far, this one included */
 	int32_t hidden;        /* of the operation in flight */
 	int32_t topk;
+	int32_t n_tokens; /* -1: only the device knows */
 };
 
 struct ferry_engine;
@@ -70,6 +71,8 @@ struct ferry_moe {
 	struct ferry_placement *identity; /* expert e in slot e; NULL when
 	                                   * there are fewer slots */
 	struct ferry_moe_stats stats;
+	uint64_t *wait_ns;   /* [n_ranks] waited for each peer */
+	uint64_t *slot_rows; /* [own_expert_slots] rows received by each */
 };
 
 extern const struct ferry_engine_ops ferry_engine_cpu;

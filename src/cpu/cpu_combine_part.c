@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The part of a REDUCED sum that one rank forms. */
+#include "cpu_combine.h"
+
+/* NULL where every weight is 1: none were given, or the input had them. */
+static const float *token_weights(const struct ferry_moe *moe,
+                                  const struct cpu_op *op,
+                                  const struct ferry_arrival *arrival)
+{
+	const struct ferry_table *table = op->tables[arrival->group];
+	const float *weights = ferry_table_weights(table);
+
+	if (!weights || moe->shape.weight_use == FERRY_WEIGHT_INPUT)
+		return NULL;
+	return weights + (size_t)arrival->token * (size_t)table->topk;
+}
+
+static const char *view_row(const struct ferry_moe *moe,
+                            const struct cpu_op *op,
+                            const struct ferry_arrival *arrival)
+{
+	const int64_t row = ferry_view_row(&moe->shape, op->half,
+	                                   arrival->group, arrival->token);
+
+	return op->y + (size_t)row * op->y_stride;
+}
+
+const char *cpu_part_row(const struct ferry_moe *moe, const struct cpu_op *op,
+                         const struct ferry_arrival *arrival)
+{
+	const struct ferry_shape *shape = &moe->shape;
+	const struct ferry_copy *copies =
+		op->route.copies + arrival->first_copy;
+	const float *all = token_weights(moe, op, arrival);
+	const void *rows[FERRY_SUM_MAX];
+	float weights[FERRY_SUM_MAX];
+
+	if (op->y_layout == FERRY_FROM_PRESUMMED)
+		return view_row(moe, op, arrival);
+	for (int32_t i = 0; i < arrival->n_copies; i++) {
+		rows[i] = cpu_expert_row(moe, op, &copies[i]);
+		weights[i] = all ? all[copies[i].choice] : 1;
+	}
+	moe->engine->kernels->sum(moe->engine->part, shape->combine_dtype, rows,
+	                          shape->combine_dtype, weights,
+	                          arrival->n_copies, NULL, (size_t)op->hidden);
+	return moe->engine->part;
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dispatch_recv on the CPU.
+ *
+ * Does
+ *	Waits for the tables of all ranks, computes from them alone where every
+ *	row goes, and moves each row to its one or more expert positions.
+ * Buffers
+ *	table[half][...], row[half][...], own window: written by their source,
+ *	read here until the slot's next dispatch_send of this rank.
+ *	x of the own batch: the own group's tokens never pass the window.
+ * Steps
+ *	1. wait: counter TABLE[r] of every r, acquire; partner dispatch_send 2
+ *	2. check all tables; every rank refuses alike
+ *	3. route: counts, offsets, and the positions of every arriving row
+ *	4. own group: each row from x to its positions
+ *	5. other groups: counter ROW[carrier], acquire, partner dispatch_send 3;
+ *	   then each row from the window to its positions. TOKEN: they stay
+ *	6. the same for rows that were dropped or stay in the window: nobody
+ *	   may write into this half later on
+ *	7. flush: the sources of the own puts have been read
+ * Flags
+ *	Own targets are moved on only after all has come.
+ * Threads
+ *	The caller's.
+ * Waits
+ *	Bounded by timeout_ms; a failure breaks the channel on all ranks.
+ * Cost
+ *	Each row is read once and written once for each of its positions.
+ */
+#include "../core/bits.h"
+#include "cpu_flow.h"
+
+/*
+ * Outputs beyond this many bytes are stored around the cache: the rows of a
+ * large batch would only push each other out of it.
+ */
+enum { FAR_BYTES = 1 << 20 };
+
+struct recv {
+	struct ferry_moe *moe;
+	struct cpu_op *op;
+	const struct ferry_dispatch_out *out;
+	struct cpu_flow flow;
+	bool far;
+};
+
+/* Rows of the own group never travel. */
+static void count_sources(const struct recv *r)
+{
+	const struct ferry_shape *shape = &r->moe->shape;
+	const int32_t own_group = shape->rank / shape->group_size;
+
+	for (int32_t rank = 0; rank < shape->n_ranks; rank++)
+		if (rank / shape->group_size != own_group)
+			r->moe->engine->sources[rank].total =
+				r->op->route.rows_from[rank];
+}
+
+static float weight_of(const struct recv *r, const struct ferry_arrival *a,
+                       int32_t choice)
+{
+	const struct ferry_table *table = r->op->tables[a->group];
+	const float *weights = ferry_table_weights(table);
+
+	if (!weights)
+		return 1;
+	return weights[(size_t)a->token * (size_t)table->topk + (size_t)choice];
+}
+
+static void scale_row(const struct recv *r, const struct ferry_arrival *a,
+                      void *const *to, const char *payload)
+{
+	const struct ferry_copy *copies = r->op->route.copies + a->first_copy;
+
+	for (int32_t i = 0; i < a->n_copies; i++)
+		r->moe->engine->kernels->scale(
+			to[i], payload, r->moe->shape.dtype,
+			weight_of(r, a, copies[i].choice),
+			(size_t)r->op->hidden);
+}
+
+/* One row to all its positions. */
+static void deliver(const struct recv *r, const struct ferry_arrival *a,
+                    const struct cpu_row *row)
+{
+	const struct ferry_shape *shape = &r->moe->shape;
+	const struct ferry_route *route = &r->op->route;
+	const struct ferry_copy *copies = route->copies + a->first_copy;
+	void *to[FERRY_SUM_MAX];
+	int64_t rows[FERRY_SUM_MAX];
+
+	for (int32_t i = 0; i < a->n_copies; i++) {
+		rows[i] = ferry_route_row(route, shape, shape->layout,
+		                          &copies[i]);
+		to[i] = (char *)r->out->rows +
+		        (size_t)rows[i] * r->out->row_stride;
+	}
+	if (shape->weight_use == FERRY_WEIGHT_INPUT)
+		scale_row(r, a, to, row->payload);
+	else
+		r->moe->engine->kernels->copy(to, a->n_copies, row->payload,
+		                              r->op->row_bytes, r->far);
+	if (r->out->scales)
+		cpu_scales_spread(shape, r->op, r->out, rows, a->n_copies,
+		                  row->scales);
+}
+
+static void deliver_own(const struct recv *r)
+{
+	const struct ferry_shape *shape = &r->moe->shape;
+	const struct ferry_route *route = &r->op->route;
+	const int32_t group = shape->rank / shape->group_size;
+	const int64_t end = route->group_first[group + 1];
+
+	for (int64_t i = route->group_first[group]; i < end; i++) {
+		const struct ferry_arrival *a = &route->arrivals[i];
+		const struct cpu_row row =
+			cpu_token_row(r->moe, r->op, a->token);
+
+		deliver(r, a, &row);
+	}
+}
+
+static struct cpu_row window_row(const struct recv *r, int32_t carrier,
+                                 int32_t index)
+{
+	const struct ferry_shape *shape = &r->moe->shape;
+	const char *at =
+		r->moe->engine->window +
+		ferry_window_row(&r->moe->window, shape, r->op->slot,
+	                         r->op->half, shape->rank, carrier, index);
+
+	return (struct cpu_row){at, at + shape->scale_offset};
+}
+
+static enum ferry_status deliver_group(struct recv *r, int32_t group)
+{
+	const struct ferry_route *route = &r->op->route;
+	const int32_t g = r->moe->shape.group_size;
+	const int64_t end = route->group_first[group + 1];
+
+	for (int64_t i = route->group_first[group]; i < end; i++) {
+		const struct ferry_arrival *a = &route->arrivals[i];
+		const int32_t carrier = group * g + a->token % g;
+
+		FERRY_TRY(cpu_flow_take(&r->flow, carrier, a->ordinal));
+		const struct cpu_row row = window_row(r, carrier, a->token / g);
+
+		deliver(r, a, &row);
+	}
+	return FERRY_OK;
+}
+
+/* Own rows first: they are here while the others are still on their way. */
+static enum ferry_status take_rows(struct recv *r)
+{
+	const struct ferry_shape *shape = &r->moe->shape;
+	const int32_t own = shape->rank / shape->group_size;
+
+	if (shape->layout == FERRY_TOKEN)
+		return FERRY_OK;
+	deliver_own(r);
+	for (int32_t i = 1; i < shape->n_groups; i++)
+		FERRY_TRY(deliver_group(r, (own + i) % shape->n_groups));
+	return FERRY_OK;
+}
+
+static enum ferry_status build_route(struct ferry_moe *moe, struct cpu_op *op)
+{
+	const struct ferry_shape *shape = &moe->shape;
+
+	FERRY_TRY(cpu_capacity_check(moe, op));
+	if (op->dropped) /* first: it uses the route's arrays */
+		FERRY_TRY(ferry_route_drops(&op->route, shape, op->tables,
+		                            shape->rank / shape->group_size,
+		                            op->dropped));
+	return ferry_route_build(&op->route, shape, op->tables, shape->rank);
+}
+
+/* Here, because nobody knew earlier whether rows would be needed. */
+static enum ferry_status check_rows(const struct recv *r)
+{
+	const struct ferry_moe *moe = r->moe;
+
+	if (moe->shape.layout == FERRY_TOKEN || r->out->rows ||
+	    r->op->route.n_copies == 0)
+		return FERRY_OK;
+	return ferry_fail(&moe->world->ctx, FERRY_INVAL,
+	                  "dispatch: rows is NULL, but %lld rows arrive",
+	                  (long long)r->op->route.n_copies);
+}
+
+static void count(struct ferry_moe *moe, const struct cpu_op *op)
+{
+	struct ferry_moe_stats *stats = &moe->stats;
+	const struct ferry_route *route = &op->route;
+	const uint64_t n = (uint64_t)route->n_copies;
+
+	stats->n_dispatches++;
+	stats->rows_received += n;
+	stats->rows_dropped += (uint64_t)route->n_dropped;
+	stats->logical_bytes_dispatch += n * (op->row_bytes + op->scale_bytes);
+	for (int32_t s = 0; s < moe->shape.own_expert_slots; s++)
+		moe->slot_rows[s] += (uint64_t)route->counts[s];
+}
+
+enum ferry_status cpu_dispatch_recv(struct ferry_moe *moe, int32_t slot,
+                                    const struct ferry_dispatch_out *out,
+                                    struct CUstream_st *stream)
+{
+	struct cpu_op *op = &moe->engine->ops[slot];
+	struct recv r = {.moe = moe, .op = op, .out = out};
+
+	(void)stream;
+	FERRY_TRY(cpu_tables_wait(moe, op));
+	FERRY_TRY(cpu_tables_check(moe, op));
+	FERRY_TRY(build_route(moe, op));
+	FERRY_TRY(check_rows(&r));
+	cpu_flow_begin(&r.flow, moe, op, FERRY_PHASE_DISPATCH_RECV);
+	count_sources(&r);
+	r.far = (size_t)op->route.n_copies * op->row_bytes > FAR_BYTES;
+	FERRY_TRY(take_rows(&r));
+	FERRY_TRY(cpu_flow_finish_recv(&r.flow));
+	FERRY_TRY(ferry_segment_flush(moe->segment));
+	cpu_outputs_fill(moe, op, out);
+	cpu_tables_done(moe, op);
+	count(moe, op);
+	return FERRY_OK;
+}

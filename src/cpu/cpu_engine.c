@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The CPU engine: its memory, allocated once when a channel opens, and its
+ * table. Nothing is allocated later.
+ */
+#include "cpu_engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../core/bits.h"
+
+static bool drops(const struct ferry_shape *shape)
+{
+	return shape->bounded && shape->overflow == FERRY_OVERFLOW_DROP;
+}
+
+/* Weights that do not travel with the table are latched on the heap. */
+static size_t weights_bytes(const struct ferry_shape *shape)
+{
+	return shape->send_weights
+	               ? 0
+	               : (size_t)shape->max_tokens * (size_t)shape->topk *
+	                         sizeof(float);
+}
+
+static size_t dropped_bytes(const struct ferry_shape *shape)
+{
+	return drops(shape) ? (size_t)shape->max_tokens * (size_t)shape->topk
+	                    : 0;
+}
+
+static size_t op_bytes(const struct ferry_shape *shape)
+{
+	return sizeof(struct cpu_op) + ferry_route_heap_bytes(shape) +
+	       weights_bytes(shape) + dropped_bytes(shape) +
+	       (size_t)shape->n_groups * sizeof(struct ferry_table *);
+}
+
+static size_t rank_bytes(void)
+{
+	const struct ferry_engine *e = NULL;
+
+	return sizeof(*e->peers) + sizeof(*e->sources) + sizeof(*e->sent) +
+	       sizeof(*e->dest.rank) + sizeof(*e->dest.offset) +
+	       sizeof(*e->to) + sizeof(*e->items);
+}
+
+static enum ferry_status query(const struct ferry_shape *shape,
+                               struct ferry_moe_need *need)
+{
+	need->path = "counts";
+	need->heap_bytes = sizeof(struct ferry_engine) +
+	                   (size_t)shape->n_slots * op_bytes(shape) +
+	                   (size_t)shape->n_ranks * rank_bytes() +
+	                   ferry_window_n_signals(shape) * sizeof(uint64_t) +
+	                   (size_t)shape->n_expert_slots * sizeof(int64_t) +
+	                   shape->row_stride + shape->back_stride;
+	return FERRY_OK;
+}
+
+/* Zeroed; a size of 0 gives memory too, so that NULL means failure. */
+static void *allocate(size_t n, size_t bytes)
+{
+	return calloc(n ? n : 1, bytes ? bytes : 1);
+}
+
+/* Rows are built and copied there: on their own cache lines. */
+static char *allocate_row(size_t stride)
+{
+	return aligned_alloc(FERRY_ROW_ALIGN,
+	                     round_up(stride, FERRY_ROW_ALIGN));
+}
+
+static bool allocate_arrays(struct ferry_engine *e,
+                            const struct ferry_shape *shape)
+{
+	const size_t n_ranks = (size_t)shape->n_ranks;
+
+	e->peers = allocate(n_ranks, sizeof(*e->peers));
+	e->ops = allocate((size_t)shape->n_slots, sizeof(*e->ops));
+	e->targets =
+		allocate(ferry_window_n_signals(shape), sizeof(*e->targets));
+	e->sources = allocate(n_ranks, sizeof(*e->sources));
+	e->sent = allocate(n_ranks, sizeof(*e->sent));
+	e->dest.rank = allocate(n_ranks, sizeof(*e->dest.rank));
+	e->dest.offset = allocate(n_ranks, sizeof(*e->dest.offset));
+	e->to = allocate(n_ranks, sizeof(*e->to));
+	e->items = allocate(n_ranks, sizeof(*e->items));
+	e->slot_rows =
+		allocate((size_t)shape->n_expert_slots, sizeof(*e->slot_rows));
+	e->scratch = allocate_row(shape->row_stride);
+	e->part = allocate_row(shape->back_stride);
+	return e->peers && e->ops && e->targets && e->sources && e->sent &&
+	       e->dest.rank && e->dest.offset && e->to && e->items &&
+	       e->slot_rows && e->scratch && e->part;
+}
+
+static enum ferry_status open_op(struct cpu_op *op,
+                                 const struct ferry_shape *shape)
+{
+	FERRY_TRY(ferry_route_init(&op->route, shape));
+	op->tables = allocate((size_t)shape->n_groups, sizeof(*op->tables));
+	op->weights_heap = allocate(weights_bytes(shape), 1);
+	if (drops(shape))
+		op->dropped = allocate(dropped_bytes(shape), 1);
+	if (!op->tables || !op->weights_heap || (drops(shape) && !op->dropped))
+		return ferry_fail(NULL, FERRY_NOMEM,
+		                  "moe_open: no memory for an operation of "
+		                  "%zu bytes",
+		                  op_bytes(shape));
+	return FERRY_OK;
+}
+
+static void close_op(struct cpu_op *op)
+{
+	ferry_route_destroy(&op->route);
+	free(op->tables);
+	free(op->weights_heap);
+	free(op->dropped);
+}
+
+static void close_cpu(struct ferry_engine *e)
+{
+	if (!e)
+		return;
+	for (int32_t i = 0; e->ops && i < e->n_ops; i++)
+		close_op(&e->ops[i]);
+	free(e->peers);
+	free(e->ops);
+	free(e->targets);
+	free(e->sources);
+	free(e->sent);
+	free(e->dest.rank);
+	free(e->dest.offset);
+	free(e->to);
+	free(e->items);
+	free(e->slot_rows);
+	free(e->scratch);
+	free(e->part);
+	free(e);
+}
+
+static enum ferry_status open_ops(struct ferry_engine *e,
+                                  const struct ferry_shape *shape)
+{
+	e->n_ops = shape->n_slots;
+	for (int32_t i = 0; i < e->n_ops; i++) {
+		e->ops[i].slot = i;
+		FERRY_TRY(open_op(&e->ops[i], shape));
+	}
+	return FERRY_OK;
+}
+
+static void look_at_peers(struct ferry_engine *e, struct ferry_segment *segment,
+                          int32_t n_ranks)
+{
+	for (int32_t r = 0; r < n_ranks; r++) {
+		const uint32_t caps = ferry_segment_caps(segment, r);
+
+		if (caps & FERRY_CAP_LDST)
+			e->peers[r].base = ferry_segment_ptr(segment, r);
+		e->peers[r].ordered = caps & FERRY_CAP_ORDERED;
+	}
+}
+
+static enum ferry_status fill_engine(struct ferry_engine *e,
+                                     struct ferry_moe *moe)
+{
+	const char *isa = moe->world->ctx.opt.isa;
+
+	if (!allocate_arrays(e, &moe->shape))
+		return ferry_fail(&moe->world->ctx, FERRY_NOMEM,
+		                  "moe_open: no memory for %d ranks, %d "
+		                  "expert slots and rows of %zu bytes",
+		                  moe->shape.n_ranks, moe->shape.n_expert_slots,
+		                  moe->shape.row_stride);
+	FERRY_TRY(open_ops(e, &moe->shape));
+	e->kernels = ferry_kernels_get(isa);
+	if (!e->kernels)
+		return ferry_fail(&moe->world->ctx, FERRY_UNSUPPORTED,
+		                  "moe_open: FERRY_ISA is %s, which this "
+		                  "machine or build has not",
+		                  isa);
+	e->window = ferry_segment_base(moe->segment);
+	look_at_peers(e, moe->segment, moe->shape.n_ranks);
+	return FERRY_OK;
+}
+
+static enum ferry_status open_cpu(struct ferry_moe *moe,
+                                  struct ferry_engine **engine)
+{
+	struct ferry_engine *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return ferry_fail(&moe->world->ctx, FERRY_NOMEM,
+		                  "moe_open: no memory for the engine");
+	const enum ferry_status status = fill_engine(e, moe);
+
+	if (status) {
+		close_cpu(e);
+		return status;
+	}
+	*engine = e;
+	return FERRY_OK;
+}
+
+const struct ferry_engine_ops ferry_engine_cpu = {
+	.name = "cpu",
+	.query = query,
+	.open = open_cpu,
+	.close = close_cpu,
+	.dispatch_send = cpu_dispatch_send,
+	.dispatch_recv = cpu_dispatch_recv,
+	.combine_send = cpu_combine_send,
+	.combine_recv = cpu_combine_recv,
+};

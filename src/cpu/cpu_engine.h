@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the CPU engine share: the state of a channel and of an
+ * operation in flight, and the steps that more than one phase uses. The phases
+ * themselves are cpu_dispatch_send.c, cpu_dispatch_recv.c, cpu_combine_send.c
+ * and cpu_combine_recv.c.
+ */
+#ifndef FERRY_CPU_ENGINE_H
+#define FERRY_CPU_ENGINE_H
+
+#include "../proto/channel.h"
+#include "kernels.h"
+
+/* A rank as seen from here. */
+struct cpu_peer {
+	char *base;   /* its window in this address space; NULL: put only */
+	bool ordered; /* its first n signals stand for its first n rows */
+};
+
+/* Rows of one source in one phase. */
+struct cpu_source {
+	int64_t total; /* that will come */
+	int64_t ready; /* known to be here: the first of them */
+	int64_t taken; /* in their order, where they are taken so */
+};
+
+/* One operation in flight: what its phases hand on to each other. */
+struct cpu_op {
+	int32_t slot;
+	uint64_t epoch;
+	uint64_t number; /* dispatches of the slot before this one */
+	uint32_t half;
+	int32_t n_tokens, topk, hidden; /* own batch */
+	size_t row_bytes;               /* payload of a row of this hidden */
+	size_t scale_bytes;             /* its scales */
+	size_t back_bytes;              /* of a row that comes back */
+	const char *x;                  /* the caller's, until dispatch_recv */
+	size_t x_stride;
+	const char *scales;
+	size_t scales_stride;
+	const float *weights; /* [n_tokens][topk], latched; NULL: all 1 */
+	float *weights_heap;  /* where they are when they do not travel */
+	uint8_t *dropped;     /* [n_tokens][topk] own choices that found no
+	                       * room; NULL: the channel never drops */
+	const struct ferry_table **tables; /* [n_groups], in the window */
+	struct ferry_route route;
+	const char *y; /* the caller's, until combine_recv */
+	size_t y_stride;
+	enum ferry_combine_layout y_layout;
+};
+
+/* Where one row goes: at most once to each rank. */
+struct cpu_dest {
+	int32_t n;
+	int32_t *rank;  /* [n_ranks] */
+	size_t *offset; /* [n_ranks] in that rank's window */
+};
+
+struct ferry_engine {
+	const struct ferry_kernels *kernels;
+	char *window; /* own */
+	struct cpu_peer *peers;
+	struct cpu_op *ops; /* [n_ops], one for each slot */
+	int32_t n_ops;
+	uint64_t *targets;          /* [n_signals] what each counter reached
+	                             * when all that was awaited had come */
+	struct cpu_source *sources; /* [n_ranks] of the phase that runs */
+	int64_t *sent;              /* [n_ranks] rows, of the same */
+	struct cpu_dest dest;
+	void **to;                     /* [n_ranks] */
+	struct ferry_wait_item *items; /* [n_ranks] */
+	int64_t *slot_rows; /* [n_expert_slots], when capacity is bounded */
+	char *scratch;      /* a row on its way */
+	char *part;         /* the own part of a REDUCED sum */
+};
+
+/* A row and its scales. */
+struct cpu_row {
+	const char *payload;
+	const char *scales;
+};
+
+/* Ranks that serve a token, ascending, each once. */
+struct cpu_ranks {
+	int32_t n;
+	int32_t rank[FERRY_SUM_MAX];
+};
+
+enum ferry_status cpu_dispatch_send(struct ferry_moe *moe, int32_t slot,
+                                    const struct ferry_dispatch_in *in,
+                                    struct CUstream_st *stream);
+enum ferry_status cpu_dispatch_recv(struct ferry_moe *moe, int32_t slot,
+                                    const struct ferry_dispatch_out *out,
+                                    struct CUstream_st *stream);
+enum ferry_status cpu_combine_send(struct ferry_moe *moe, int32_t slot,
+                                   const struct ferry_combine_in *in,
+                                   struct CUstream_st *stream);
+enum ferry_status cpu_combine_recv(struct ferry_moe *moe, int32_t slot,
+                                   const struct ferry_combine_out *out,
+                                   struct CUstream_st *stream);
+
+/* cpu_table_send.c */
+
+/* Resolves and latches a batch into the own table of its half. */
+struct ferry_table *cpu_table_build(struct ferry_moe *moe, struct cpu_op *op,
+                                    const struct ferry_dispatch_in *in);
+enum ferry_status cpu_table_push(struct ferry_moe *moe, const struct cpu_op *op,
+                                 const struct ferry_table *table);
+/* Signals that a table raises: fixed, whatever its size. */
+uint64_t cpu_table_puts(const struct ferry_moe *moe);
+
+/* cpu_table_recv.c */
+
+enum ferry_status cpu_tables_wait(struct ferry_moe *moe,
+                                  const struct cpu_op *op);
+/* Refuses on every rank alike what any table gives cause to. */
+enum ferry_status cpu_tables_check(struct ferry_moe *moe, struct cpu_op *op);
+/* Tables of this epoch are done with: the next wait expects new ones. */
+void cpu_tables_done(struct ferry_moe *moe, const struct cpu_op *op);
+
+/* The table that a rank sent for this operation. */
+static inline const struct ferry_table *
+cpu_table_of(const struct ferry_moe *moe, const struct cpu_op *op,
+             int32_t source)
+{
+	const char *at = moe->engine->window +
+	                 ferry_window_table(&moe->window, &moe->shape, op->slot,
+	                                    op->half, source);
+
+	return (const struct ferry_table *)(const void *)at;
+}
+
+static inline struct ferry_table *cpu_own_table(const struct ferry_moe *moe,
+                                                const struct cpu_op *op)
+{
+	char *at = moe->engine->window +
+	           ferry_window_table(&moe->window, &moe->shape, op->slot,
+	                              op->half, moe->shape.rank);
+
+	return (struct ferry_table *)(void *)at;
+}
+
+/* cpu_capacity.c */
+
+/* OVERFLOW on all ranks, naming the lowest rank that lacks room. */
+enum ferry_status cpu_capacity_check(struct ferry_moe *moe,
+                                     const struct cpu_op *op);
+
+/* cpu_outputs.c: all of ferry_dispatch_out but rows and scales. */
+void cpu_outputs_fill(const struct ferry_moe *moe, const struct cpu_op *op,
+                      const struct ferry_dispatch_out *out);
+
+/* cpu_scales.c: the scales of one row to its rows of the output. */
+void cpu_scales_spread(const struct ferry_shape *shape, const struct cpu_op *op,
+                       const struct ferry_dispatch_out *out,
+                       const int64_t *rows, int32_t n_rows, const char *scales);
+
+/* cpu_rows.c */
+
+/* A token of the own batch as it travels; quantised into engine->scratch. */
+struct cpu_row cpu_token_row(const struct ferry_moe *moe,
+                             const struct cpu_op *op, int32_t token);
+void cpu_ranks_of(const struct ferry_shape *shape, const int32_t *slots,
+                  int32_t topk, struct cpu_ranks *ranks);
+
+/* Bytes of a row in the window, up to the end of what is used. */
+static inline size_t cpu_wire_bytes(const struct ferry_shape *shape,
+                                    const struct cpu_op *op)
+{
+	return op->scale_bytes ? shape->scale_offset + op->scale_bytes
+	                       : op->row_bytes;
+}
+
+/* Records a failure that this engine found first, and breaks the channel. */
+__attribute__((format(printf, 4, 5))) enum ferry_status
+cpu_break(struct ferry_moe *moe, const struct cpu_op *op,
+          struct ferry_verdict *verdict, const char *fmt, ...);
+
+#endif

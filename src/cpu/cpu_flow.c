@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows between ranks: staging, signals, waits. See cpu_flow.h. */
+#include "cpu_flow.h"
+
+#include <string.h>
+
+#include "../core/bits.h"
+#include "../core/clock.h"
+
+static bool is_dispatch(enum ferry_phase phase)
+{
+	return phase == FERRY_PHASE_DISPATCH_SEND ||
+	       phase == FERRY_PHASE_DISPATCH_RECV;
+}
+
+static void set_sizes(struct cpu_flow *flow)
+{
+	const struct ferry_shape *shape = &flow->moe->shape;
+	const struct cpu_op *op = flow->op;
+	const bool rows = flow->kind == FERRY_COUNT_ROW;
+	const size_t stride = rows ? shape->row_stride : shape->back_stride;
+	const size_t max_put = ferry_segment_max_put(flow->moe->segment);
+
+	flow->payload_bytes = rows ? op->row_bytes : op->back_bytes;
+	flow->scale_bytes = rows ? op->scale_bytes : 0;
+	flow->wire_bytes = rows ? cpu_wire_bytes(shape, op) : op->back_bytes;
+	flow->rows_per_signal = stride < CPU_CHUNK_BYTES
+	                                ? (int64_t)(CPU_CHUNK_BYTES / stride)
+	                                : 1;
+	flow->signals_per_row = (int64_t)((flow->wire_bytes - 1) / max_put + 1);
+}
+
+void cpu_flow_begin(struct cpu_flow *flow, struct ferry_moe *moe,
+                    const struct cpu_op *op, enum ferry_phase phase)
+{
+	const size_t n_ranks = (size_t)moe->shape.n_ranks;
+	struct ferry_engine *e = moe->engine;
+
+	*flow = (struct cpu_flow){
+		.moe = moe,
+		.op = op,
+		.phase = phase,
+		.kind = is_dispatch(phase) ? FERRY_COUNT_ROW : FERRY_COUNT_BACK,
+	};
+	set_sizes(flow);
+	flow->out_signal = ferry_window_signal(&moe->shape, op->slot, op->epoch,
+	                                       flow->kind, moe->shape.rank);
+	memset(e->sources, 0, n_ranks * sizeof(*e->sources));
+	memset(e->sent, 0, n_ranks * sizeof(*e->sent));
+}
+
+/* A free row of the stage; the fabric is waited for when all are in use. */
+static enum ferry_status stage_row(struct cpu_flow *flow, char **row)
+{
+	struct ferry_moe *moe = flow->moe;
+
+	if (flow->n_staged == moe->window.stage_rows) {
+		FERRY_TRY(ferry_segment_flush(moe->segment));
+		flow->n_staged = 0;
+	}
+	*row = moe->engine->window +
+	       ferry_window_stage(&moe->window, &moe->shape, flow->op->slot,
+	                          flow->n_staged++);
+	return FERRY_OK;
+}
+
+static enum ferry_status put_row(const struct cpu_flow *flow, int32_t rank,
+                                 size_t offset, const char *row)
+{
+	struct ferry_segment *segment = flow->moe->segment;
+	const size_t max_put = ferry_segment_max_put(segment);
+	size_t done = 0;
+
+	while (done < flow->wire_bytes) {
+		const size_t left = flow->wire_bytes - done;
+		const size_t piece = left < max_put ? left : max_put;
+
+		FERRY_TRY(ferry_segment_put(segment, rank, offset + done,
+		                            row + done, piece,
+		                            flow->out_signal));
+		done += piece;
+	}
+	return FERRY_OK;
+}
+
+/* To all destinations that only a put reaches. */
+static enum ferry_status put_staged(struct cpu_flow *flow,
+                                    const struct cpu_row *row)
+{
+	const struct ferry_engine *e = flow->moe->engine;
+	char *staged;
+
+	FERRY_TRY(stage_row(flow, &staged));
+	memcpy(staged, row->payload, flow->payload_bytes);
+	if (flow->scale_bytes)
+		memcpy(staged + flow->moe->shape.scale_offset, row->scales,
+		       flow->scale_bytes);
+	for (int32_t i = 0; i < e->dest.n; i++) {
+		const int32_t rank = e->dest.rank[i];
+
+		if (!e->peers[rank].base)
+			FERRY_TRY(
+				put_row(flow, rank, e->dest.offset[i], staged));
+	}
+	return FERRY_OK;
+}
+
+/* To all destinations that stores reach; returns how many these are. */
+static int32_t store_direct(const struct cpu_flow *flow,
+                            const struct cpu_row *row)
+{
+	const struct ferry_engine *e = flow->moe->engine;
+	int32_t n = 0;
+
+	for (int32_t i = 0; i < e->dest.n; i++) {
+		char *base = e->peers[e->dest.rank[i]].base;
+
+		if (base)
+			e->to[n++] = base + e->dest.offset[i];
+	}
+	if (n == 0)
+		return 0;
+	e->kernels->copy(e->to, n, row->payload, flow->payload_bytes, false);
+	for (int32_t i = 0; i < n && flow->scale_bytes; i++)
+		memcpy((char *)e->to[i] + flow->moe->shape.scale_offset,
+		       row->scales, flow->scale_bytes);
+	return n;
+}
+
+/* Counts the row, and raises the counter where it fills a chunk. */
+static enum ferry_status count_direct(struct cpu_flow *flow)
+{
+	struct ferry_engine *e = flow->moe->engine;
+
+	for (int32_t i = 0; i < e->dest.n; i++) {
+		const int32_t rank = e->dest.rank[i];
+
+		if (!e->peers[rank].base ||
+		    ++e->sent[rank] < flow->rows_per_signal)
+			continue;
+		e->sent[rank] = 0;
+		FERRY_TRY(ferry_segment_signal(flow->moe->segment, rank,
+		                               flow->out_signal));
+	}
+	return FERRY_OK;
+}
+
+static void count_bytes(struct cpu_flow *flow)
+{
+	struct ferry_moe_stats *stats = &flow->moe->stats;
+	const uint64_t bytes = (flow->payload_bytes + flow->scale_bytes) *
+	                       (uint64_t)flow->moe->engine->dest.n;
+
+	if (flow->kind == FERRY_COUNT_ROW)
+		stats->wire_bytes_dispatch += bytes;
+	else
+		stats->wire_bytes_combine += bytes;
+}
+
+enum ferry_status cpu_flow_send(struct cpu_flow *flow,
+                                const struct cpu_row *row)
+{
+	const int32_t n_direct = store_direct(flow, row);
+
+	count_bytes(flow);
+	if (n_direct < flow->moe->engine->dest.n)
+		FERRY_TRY(put_staged(flow, row));
+	return count_direct(flow);
+}
+
+enum ferry_status cpu_flow_finish_send(struct cpu_flow *flow)
+{
+	struct ferry_moe *moe = flow->moe;
+
+	for (int32_t rank = 0; rank < moe->shape.n_ranks; rank++)
+		if (moe->engine->sent[rank])
+			FERRY_TRY(ferry_segment_signal(moe->segment, rank,
+			                               flow->out_signal));
+	return ferry_segment_kick(moe->segment);
+}
+
+/* Signals that stand for the first n rows between this rank and a peer. */
+static uint64_t signals_of(const struct cpu_flow *flow, int32_t peer,
+                           int64_t n_rows)
+{
+	if (flow->moe->engine->peers[peer].base)
+		return (uint64_t)div_up(n_rows, flow->rows_per_signal);
+	return (uint64_t)(n_rows * flow->signals_per_row);
+}
+
+/* Rows that n signals of a peer stand for. */
+static int64_t rows_of(const struct cpu_flow *flow, int32_t peer, uint64_t n)
+{
+	if (flow->moe->engine->peers[peer].base)
+		return (int64_t)n * flow->rows_per_signal;
+	return (int64_t)n / flow->signals_per_row;
+}
+
+static uint32_t in_signal(const struct cpu_flow *flow, int32_t source)
+{
+	return ferry_window_signal(&flow->moe->shape, flow->op->slot,
+	                           flow->op->epoch, flow->kind, source);
+}
+
+enum ferry_status cpu_flow_await(struct cpu_flow *flow, int32_t source,
+                                 int64_t n_rows)
+{
+	struct ferry_engine *e = flow->moe->engine;
+	struct cpu_source *s = &e->sources[source];
+	const bool ordered = e->peers[source].ordered;
+	const uint32_t signal = in_signal(flow, source);
+	const uint64_t base = e->targets[signal];
+
+	if (!ordered) /* a counter tells how many have come, not which */
+		n_rows = s->total;
+	e->items[0] = (struct ferry_wait_item){
+		.signal = signal,
+		.peer = source,
+		.value = base + signals_of(flow, source, n_rows),
+	};
+	FERRY_TRY(cpu_wait(flow->moe, flow->op, flow->phase, 1));
+	const uint64_t seen = ferry_segment_read(flow->moe->segment, signal);
+
+	s->ready =
+		min_i64(ordered ? rows_of(flow, source, seen - base) : s->total,
+	                s->total);
+	return FERRY_OK;
+}
+
+enum ferry_status cpu_flow_finish_recv(struct cpu_flow *flow)
+{
+	struct ferry_engine *e = flow->moe->engine;
+	const int32_t n_ranks = flow->moe->shape.n_ranks;
+	int32_t n = 0;
+
+	for (int32_t source = 0; source < n_ranks; source++) {
+		const int64_t total = e->sources[source].total;
+		const uint32_t signal = in_signal(flow, source);
+
+		if (total)
+			e->items[n++] = (struct ferry_wait_item){
+				.signal = signal,
+				.peer = source,
+				.value = e->targets[signal] +
+			                 signals_of(flow, source, total),
+			};
+	}
+	FERRY_TRY(cpu_wait(flow->moe, flow->op, flow->phase, n));
+	for (int32_t source = 0; source < n_ranks; source++)
+		e->targets[in_signal(flow, source)] +=
+			signals_of(flow, source, e->sources[source].total);
+	return FERRY_OK;
+}
+
+/* Leaves only those items that have not come. */
+static int32_t still_missing(const struct ferry_moe *moe, int32_t n_items)
+{
+	struct ferry_wait_item *items = moe->engine->items;
+	int32_t n = 0;
+
+	for (int32_t i = 0; i < n_items; i++)
+		if (ferry_segment_read(moe->segment, items[i].signal) <
+		    items[i].value)
+			items[n++] = items[i];
+	return n;
+}
+
+enum ferry_status cpu_wait(struct ferry_moe *moe, const struct cpu_op *op,
+                           enum ferry_phase phase, int32_t n_items)
+{
+	struct ferry_engine *e = moe->engine;
+	const int32_t n = still_missing(moe, n_items);
+
+	if (n == 0)
+		return FERRY_OK;
+	const struct ferry_wait_at where = {
+		.phase = phase, .slot = op->slot, .epoch = op->number};
+	const uint64_t begin = ferry_now_ns();
+	const enum ferry_status status =
+		ferry_segment_wait_all(moe->segment, e->items, n, &where);
+	const uint64_t ns = ferry_now_ns() - begin;
+
+	for (int32_t i = 0; i < n; i++)
+		moe->wait_ns[e->items[i].peer] += ns;
+	if (is_dispatch(phase))
+		moe->stats.wait_ns_dispatch += ns;
+	else
+		moe->stats.wait_ns_combine += ns;
+	return status;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows of one phase on their way between ranks, and how they are counted.
+ *
+ * Peers that stores reach: rows are stored straight into the peer's window,
+ * and the counter of this rank there is raised once for every chunk of rows,
+ * and for the rest. Other peers: a row is staged in the own window and put in
+ * pieces, each of which raises the counter. So the number of signals follows
+ * from the number of rows, which both sides know from the tables.
+ */
+#ifndef FERRY_CPU_FLOW_H
+#define FERRY_CPU_FLOW_H
+
+#include "cpu_engine.h"
+
+/*
+ * Rows per signal to a peer that stores reach: this many bytes, at least one
+ * row. Small, so that the receiver starts early; large, so that signals cost
+ * nothing.
+ */
+enum { CPU_CHUNK_BYTES = 128 << 10 };
+
+struct cpu_flow {
+	struct ferry_moe *moe;
+	const struct cpu_op *op;
+	enum ferry_phase phase;
+	enum ferry_stream_kind kind;
+	size_t payload_bytes;
+	size_t scale_bytes;
+	size_t wire_bytes;       /* of a row, up to the last used byte */
+	int64_t rows_per_signal; /* peers that stores reach */
+	int64_t signals_per_row; /* the others */
+	int32_t n_staged;
+	uint32_t out_signal; /* raised at every receiver */
+};
+
+/* All totals and all numbers of rows begin at 0. */
+void cpu_flow_begin(struct cpu_flow *flow, struct ferry_moe *moe,
+                    const struct cpu_op *op, enum ferry_phase phase);
+
+/* One row to all of engine->dest. */
+enum ferry_status cpu_flow_send(struct cpu_flow *flow,
+                                const struct cpu_row *row);
+/* Signals what is left of the last chunks, and lets everything leave. */
+enum ferry_status cpu_flow_finish_send(struct cpu_flow *flow);
+
+/* Waits for the first n_rows rows of a source. */
+enum ferry_status cpu_flow_await(struct cpu_flow *flow, int32_t source,
+                                 int64_t n_rows);
+
+/* Row `ordinal` of those that a source sends is there on FERRY_OK. */
+static inline enum ferry_status cpu_flow_take(struct cpu_flow *flow,
+                                              int32_t source, int64_t ordinal)
+{
+	if (ordinal < flow->moe->engine->sources[source].ready)
+		return FERRY_OK;
+	return cpu_flow_await(flow, source, ordinal + 1);
+}
+
+/*
+ * Waits for all rows that engine->sources promises, also those that nobody
+ * took; from then on the counters' next rows are those of later epochs.
+ */
+enum ferry_status cpu_flow_finish_recv(struct cpu_flow *flow);
+
+/*
+ * Waits for engine->items[0..n_items), in a phase of an operation; counts the
+ * time for each peer that is not there yet.
+ */
+enum ferry_status cpu_wait(struct ferry_moe *moe, const struct cpu_op *op,
+                           enum ferry_phase phase, int32_t n_items);
+
+#endif

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tables of all ranks: wait for them, and refuse what they give cause to.
+ * Every rank has the same tables and looks at them in the same order, so all
+ * refuse the same thing and name the same rank.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "cpu_flow.h"
+
+enum ferry_status cpu_break(struct ferry_moe *moe, const struct cpu_op *op,
+                            struct ferry_verdict *verdict, const char *fmt, ...)
+{
+	char text[sizeof(((struct ferry_error *)0)->text)];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	verdict->reporter = moe->shape.rank;
+	verdict->phase = FERRY_PHASE_DISPATCH_RECV;
+	verdict->slot = op->slot;
+	verdict->epoch = op->number;
+	return ferry_segment_break(moe->segment, verdict, text);
+}
+
+static uint32_t table_signal(const struct ferry_moe *moe,
+                             const struct cpu_op *op, int32_t source)
+{
+	return ferry_window_signal(&moe->shape, op->slot, op->epoch,
+	                           FERRY_COUNT_TABLE, source);
+}
+
+enum ferry_status cpu_tables_wait(struct ferry_moe *moe,
+                                  const struct cpu_op *op)
+{
+	struct ferry_engine *e = moe->engine;
+	int32_t n = 0;
+
+	for (int32_t r = 0; r < moe->shape.n_ranks; r++) {
+		const uint32_t signal = table_signal(moe, op, r);
+
+		if (r == moe->shape.rank)
+			continue;
+		e->items[n++] = (struct ferry_wait_item){
+			.signal = signal,
+			.peer = r,
+			.value = e->targets[signal] + cpu_table_puts(moe),
+		};
+	}
+	return cpu_wait(moe, op, FERRY_PHASE_DISPATCH_RECV, n);
+}
+
+void cpu_tables_done(struct ferry_moe *moe, const struct cpu_op *op)
+{
+	for (int32_t r = 0; r < moe->shape.n_ranks; r++)
+		moe->engine->targets[table_signal(moe, op, r)] +=
+			cpu_table_puts(moe);
+}
+
+static struct ferry_verdict verdict_on(enum ferry_status status, int32_t rank,
+                                       int64_t value)
+{
+	return (struct ferry_verdict){
+		.status = status,
+		.root = rank,
+		.token = -1,
+		.choice = -1,
+		.value = value,
+	};
+}
+
+/* What the sender itself found wrong with its batch. */
+static enum ferry_status refuse_mark(struct ferry_moe *moe,
+                                     const struct cpu_op *op, int32_t rank)
+{
+	const struct ferry_table *t = cpu_table_of(moe, op, rank);
+	struct ferry_verdict v = verdict_on((enum ferry_status)t->mark_status,
+	                                    rank, t->mark_value);
+
+	v.token = t->mark_token;
+	v.choice = t->mark_choice;
+	if (t->mark_token < 0)
+		return cpu_break(moe, op, &v,
+		                 "dispatch: n_tokens is %" PRId64
+		                 ", allowed are 0..%d (rank %d)",
+		                 t->mark_value, t->mark_limit - 1, rank);
+	return cpu_break(moe, op, &v,
+	                 "dispatch: topk_ids[%d][%d] is %" PRId64
+	                 ", %s are 0..%d (rank %d)",
+	                 t->mark_token, t->mark_choice, t->mark_value,
+	                 t->mark_limit == moe->shape.n_experts ? "experts"
+	                                                       : "expert slots",
+	                 t->mark_limit - 1, rank);
+}
+
+static enum ferry_status refuse_malformed(struct ferry_moe *moe,
+                                          const struct cpu_op *op, int32_t rank,
+                                          const char *what, int64_t value)
+{
+	struct ferry_verdict v = verdict_on(FERRY_PROTO, rank, value);
+
+	return cpu_break(moe, op, &v,
+	                 "dispatch: the table of rank %d is malformed: %s is "
+	                 "%" PRId64,
+	                 rank, what, value);
+}
+
+/* Whatever comes from a peer is looked at before it is used as an index. */
+static enum ferry_status check_form(struct ferry_moe *moe,
+                                    const struct cpu_op *op, int32_t rank)
+{
+	const struct ferry_shape *shape = &moe->shape;
+	const struct ferry_table *t = cpu_table_of(moe, op, rank);
+
+	if (t->epoch != op->epoch)
+		return refuse_malformed(moe, op, rank, "its epoch",
+		                        (int64_t)t->epoch);
+	if (t->n_tokens < 0 || t->n_tokens > shape->max_tokens)
+		return refuse_malformed(moe, op, rank, "n_tokens", t->n_tokens);
+	if (t->topk < 1 || t->topk > shape->topk)
+		return refuse_malformed(moe, op, rank, "topk", t->topk);
+	if (t->has_weights && !shape->send_weights)
+		return refuse_malformed(moe, op, rank, "has_weights", 1);
+	const int32_t *slots = ferry_table_slots_const(t);
+	const size_t n = (size_t)t->n_tokens * (size_t)t->topk;
+
+	for (size_t i = 0; i < n; i++)
+		if (slots[i] < FERRY_NO_SLOT ||
+		    slots[i] >= shape->n_expert_slots)
+			return refuse_malformed(moe, op, rank, "an expert slot",
+			                        slots[i]);
+	return FERRY_OK;
+}
+
+static enum ferry_status refuse_unequal(struct ferry_moe *moe,
+                                        const struct cpu_op *op,
+                                        const char *what, const int32_t rank[2],
+                                        const int64_t value[2])
+{
+	struct ferry_verdict v = verdict_on(FERRY_MISMATCH, rank[0], value[0]);
+
+	return cpu_break(moe, op, &v,
+	                 "dispatch: %s is %" PRId64 " on rank %d, %" PRId64
+	                 " on rank %d",
+	                 what, value[0], rank[0], value[1], rank[1]);
+}
+
+static enum ferry_status refuse_placement(struct ferry_moe *moe,
+                                          const struct cpu_op *op, int32_t rank,
+                                          int32_t other)
+{
+	const uint64_t hash = cpu_table_of(moe, op, rank)->placement_hash;
+	const uint64_t expected = cpu_table_of(moe, op, other)->placement_hash;
+	struct ferry_verdict v =
+		verdict_on(FERRY_MISMATCH, rank, (int64_t)hash);
+
+	return cpu_break(moe, op, &v,
+	                 "dispatch: placement has hash %016" PRIx64
+	                 " on rank %d, %016" PRIx64 " on rank %d",
+	                 hash, rank, expected, other);
+}
+
+/* All ranks: one hidden size. */
+static enum ferry_status check_hidden(struct ferry_moe *moe,
+                                      const struct cpu_op *op, int32_t rank)
+{
+	const int32_t hidden = cpu_table_of(moe, op, rank)->hidden;
+	const int32_t expected = cpu_table_of(moe, op, 0)->hidden;
+
+	if (hidden == expected)
+		return FERRY_OK;
+	return refuse_unequal(moe, op, "hidden", (int32_t[]){rank, 0},
+	                      (int64_t[]){hidden, expected});
+}
+
+/*
+ * All ranks that resolved ids: one placement. `with` is the rank to compare
+ * with, -1 while there was none.
+ */
+static enum ferry_status check_placement(struct ferry_moe *moe,
+                                         const struct cpu_op *op, int32_t rank,
+                                         int32_t *with)
+{
+	const uint64_t hash = cpu_table_of(moe, op, rank)->placement_hash;
+
+	if (hash == 0)
+		return FERRY_OK;
+	if (*with < 0)
+		*with = rank;
+	if (hash == cpu_table_of(moe, op, *with)->placement_hash)
+		return FERRY_OK;
+	return refuse_placement(moe, op, rank, *with);
+}
+
+/* Ranks of a group: the same batch. */
+static enum ferry_status check_mates(struct ferry_moe *moe,
+                                     const struct cpu_op *op, int32_t rank)
+{
+	const int32_t first = rank - rank % moe->shape.group_size;
+	const struct ferry_table *t = cpu_table_of(moe, op, rank);
+	const struct ferry_table *expected = cpu_table_of(moe, op, first);
+	const int32_t ranks[2] = {rank, first};
+
+	if (t->n_tokens != expected->n_tokens)
+		return refuse_unequal(
+			moe, op, "n_tokens of one group", ranks,
+			(int64_t[]){t->n_tokens, expected->n_tokens});
+	if (t->topk != expected->topk)
+		return refuse_unequal(moe, op, "topk of one group", ranks,
+		                      (int64_t[]){t->topk, expected->topk});
+	if (t->content_hash == expected->content_hash)
+		return FERRY_OK;
+	struct ferry_verdict v = verdict_on(FERRY_MISMATCH, rank, first);
+
+	return cpu_break(moe, op, &v,
+	                 "dispatch: ids or weights of rank %d differ from "
+	                 "those of rank %d, which is in its group",
+	                 rank, first);
+}
+
+/* Marks come first: a marked table has no content to compare. */
+static enum ferry_status check_marks(struct ferry_moe *moe,
+                                     const struct cpu_op *op)
+{
+	for (int32_t r = 0; r < moe->shape.n_ranks; r++)
+		if (cpu_table_of(moe, op, r)->mark_status)
+			return refuse_mark(moe, op, r);
+	return FERRY_OK;
+}
+
+enum ferry_status cpu_tables_check(struct ferry_moe *moe, struct cpu_op *op)
+{
+	const struct ferry_shape *shape = &moe->shape;
+	int32_t with = -1;
+
+	for (int32_t r = 0; r < shape->n_ranks; r++)
+		FERRY_TRY(check_form(moe, op, r));
+	FERRY_TRY(check_marks(moe, op));
+	for (int32_t r = 0; r < shape->n_ranks; r++) {
+		FERRY_TRY(check_hidden(moe, op, r));
+		FERRY_TRY(check_placement(moe, op, r, &with));
+		FERRY_TRY(check_mates(moe, op, r));
+	}
+	for (int32_t g = 0; g < shape->n_groups; g++)
+		op->tables[g] = cpu_table_of(moe, op, g * shape->group_size);
+	return FERRY_OK;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The first things that must work: see smoke_pair.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "smoke_pair.h"
+
+static void close_moe(void *moe)
+{
+	ferry_moe_close(moe);
+}
+
+static struct ferry_moe *open_moe(struct rank *rank,
+                                  const struct ferry_moe_config *config)
+{
+	struct ferry_moe *moe;
+
+	RANKS_OK(ferry_moe_open(rank->world, config, &moe));
+	ranks_defer(close_moe, moe);
+	return moe;
+}
+
+/* What a test varies. */
+struct variant {
+	enum ferry_layout layout;
+	enum ferry_combine_mode combine;
+	int32_t group_size;
+};
+
+static void pairs(struct rank *rank)
+{
+	const struct variant *v = rank->arg;
+	struct ferry_moe_config config = smoke_config(rank->n_ranks);
+
+	config.layout = v->layout;
+	config.combine = v->combine;
+	struct ferry_moe *moe = open_moe(rank, &config);
+	struct smoke_pair *p = smoke_open(rank, moe, &config, 0);
+
+	for (int32_t turn = 0; turn < 20; turn++)
+		smoke_run(p, turn,
+		          (turn * 5 + rank->rank * 3) % (SMOKE_TOKENS + 1));
+}
+
+static void run_on(int32_t n_ranks, const char *fabric)
+{
+	for (int i = 0; i < 4; i++) {
+		struct variant v = {
+			.layout = i & 1 ? FERRY_EXPERT_PACKED
+		                        : FERRY_EXPERT_PADDED,
+			.combine = i & 2 ? FERRY_REDUCED : FERRY_EXACT,
+		};
+
+		const struct ranks how = {
+			.n_ranks = n_ranks, .fabric = fabric, .arg = &v};
+
+		ranks_run(&how, pairs);
+	}
+}
+
+static void test_one_rank(void **state)
+{
+	(void)state;
+	run_on(1, NULL);
+}
+
+static void test_two_ranks(void **state)
+{
+	(void)state;
+	run_on(2, "local");
+}
+
+static void test_five_ranks(void **state)
+{
+	(void)state;
+	run_on(5, "local");
+}
+
+static void test_wire(void **state)
+{
+	(void)state;
+	run_on(3, "wire");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_one_rank),
+		cmocka_unit_test(test_two_ranks),
+		cmocka_unit_test(test_five_ranks),
+		cmocka_unit_test(test_wire),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
