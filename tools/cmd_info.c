@@ -9,6 +9,7 @@
 #include "build_info.h"
 #include "commands.h"
 #include "cpu/kernels.h"
+#include "cuda/cuda_info.h"
 #include "json.h"
 #include "machine.h"
 #include "opt.h"
@@ -35,8 +36,6 @@ static const struct opt_command command = {
 		    "  ferry info --report --json > report.json\n",
 };
 
-static const char gpu_text[] = "not built";
-
 static void print_build(void)
 {
 	struct build_info build;
@@ -48,7 +47,6 @@ static void print_build(void)
 	printf("API       %d.%d.%d\n", v / 10000, v / 100 % 100, v % 100);
 	printf("compiler  %s\n", build.compiler);
 	printf("MPI       %s\n", FERRY_MPI_TEXT);
-	printf("GPUs      %s\n", gpu_text);
 }
 
 static void print_fabrics(void)
@@ -59,6 +57,19 @@ static void print_fabrics(void)
 	for (int i = 0; ferry_fabric_get(i, &fabric); i++)
 		printf("%-9s %5d  %s\n", fabric.name, fabric.score,
 		       fabric.reason);
+}
+
+static void print_gpus(void)
+{
+	char reason[FERRY_CUDA_REASON_BYTES];
+	const int32_t n = ferry_cuda_count(reason);
+	struct ferry_cuda_device gpu;
+
+	printf("GPUs      %d: %s\n", n, reason);
+	for (int32_t i = 0; i < n && ferry_cuda_device_get(i, &gpu); i++)
+		printf("GPU %-4d  %s, %d.%d, %d SMs, %.1f GiB, %s\n", i,
+		       gpu.name, gpu.compute_major, gpu.compute_minor,
+		       gpu.n_sms, (double)gpu.memory_bytes / 0x1p30, gpu.uuid);
 }
 
 static void print_kernels(void)
@@ -101,6 +112,7 @@ static void print_text(bool report)
 	print_build();
 	print_fabrics();
 	print_machine(&machine);
+	print_gpus();
 	if (!report)
 		return;
 	puts("\nenvironment");
@@ -126,6 +138,29 @@ static cJSON *fabrics_json(void)
 	return array;
 }
 
+static cJSON *gpus_json(void)
+{
+	char reason[FERRY_CUDA_REASON_BYTES];
+	const int32_t n = ferry_cuda_count(reason);
+	struct ferry_cuda_device gpu;
+	cJSON *array = cJSON_CreateArray();
+
+	for (int32_t i = 0; i < n && ferry_cuda_device_get(i, &gpu); i++) {
+		cJSON *o = cJSON_CreateObject();
+
+		cJSON_AddStringToObject(o, "name", gpu.name);
+		cJSON_AddStringToObject(o, "uuid", gpu.uuid);
+		cJSON_AddNumberToObject(o, "compute",
+		                        gpu.compute_major * 10 +
+		                                gpu.compute_minor);
+		cJSON_AddNumberToObject(o, "sms", gpu.n_sms);
+		cJSON_AddNumberToObject(o, "memory_bytes",
+		                        (double)gpu.memory_bytes);
+		cJSON_AddItemToArray(array, o);
+	}
+	return array;
+}
+
 static cJSON *kernels_json(void)
 {
 	const struct ferry_kernels *table;
@@ -141,6 +176,7 @@ static int print_json(bool report)
 	cJSON *document = json_document("ferry-info-1");
 	struct build_info build;
 	struct machine machine;
+	char reason[FERRY_CUDA_REASON_BYTES];
 
 	build_info_read(&build);
 	machine_read(&machine);
@@ -149,7 +185,9 @@ static int print_json(bool report)
 	cJSON_AddNumberToObject(document, "api", ferry_version());
 	cJSON_AddStringToObject(document, "compiler", build.compiler);
 	cJSON_AddStringToObject(document, "mpi", FERRY_MPI_TEXT);
-	cJSON_AddStringToObject(document, "gpus", gpu_text);
+	ferry_cuda_count(reason);
+	cJSON_AddStringToObject(document, "gpu_reason", reason);
+	cJSON_AddItemToObject(document, "gpus", gpus_json());
 	cJSON_AddItemToObject(document, "fabrics", fabrics_json());
 	cJSON_AddItemToObject(document, "kernels", kernels_json());
 	cJSON_AddItemToObject(document, "machine", machine_json(&machine));

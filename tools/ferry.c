@@ -16,8 +16,10 @@ struct command {
 };
 
 static const struct command commands[] = {
+	{"info", cmd_info, "version, fabrics and why, CPU, caches, NUMA"},
 	{"env", cmd_env, "environment variables, defaults, values in force"},
 	{"run", cmd_run, "start a program as N ranks on this host"},
+	{"bench", cmd_bench, "latency and bandwidth against floor and MPI"},
 };
 
 enum { N_COMMANDS = sizeof(commands) / sizeof(*commands) };

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory for tools, which cannot go on without it. */
+#ifndef FERRY_ALLOC_H
+#define FERRY_ALLOC_H
+
+#include <stddef.h>
+
+/* Zeroed, n * size bytes, freed by free(); ends the program when short. */
+void *alloc_or_exit(size_t n, size_t size);
+
+/*
+ * Zeroed, page aligned, shared with processes forked later; freed by
+ * alloc_shared_free with the same size. Ends the program when short.
+ */
+void *alloc_shared(size_t bytes);
+void alloc_shared_free(void *memory, size_t bytes);
+
+#endif

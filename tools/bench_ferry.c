@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dispatch and combine by Ferry, measured and checked on one rank. */
+#include "bench_ferry.h"
+
+#include <stdio.h>
+
+#include <ferry/trace.h>
+
+#include "alloc.h"
+#include "bench_rank.h"
+#include "core/clock.h"
+#include "opt.h"
+
+/* Step 0 is timed; step 1 has other data and is only checked. */
+enum { TIMED_STEP, CHECKED_STEP };
+
+/*
+ * Iterations follow each other without a barrier, as layers of a model do: the
+ * slowest rank of each iteration counts.
+ */
+static bool time_steps(struct bench_rank *rank, const struct bench_work *work)
+{
+	const size_t iters = (size_t)work->iters;
+	uint64_t *const ns =
+		work->ns + (size_t)rank->me->rank * BENCH_N_PHASES * iters;
+
+	for (size_t i = 0; i < iters; i++) {
+		const uint64_t start = ferry_now_ns();
+
+		if (!bench_rank_dispatch(rank))
+			return false;
+		const uint64_t middle = ferry_now_ns();
+
+		if (!bench_rank_combine(rank))
+			return false;
+		const uint64_t end = ferry_now_ns();
+
+		ns[BENCH_DISPATCH * iters + i] = middle - start;
+		ns[BENCH_COMBINE * iters + i] = end - middle;
+		ns[BENCH_PAIR * iters + i] = end - start;
+	}
+	return true;
+}
+
+static bool read_stats(struct bench_rank *rank, struct ferry_moe_stats *stats)
+{
+	*stats = (struct ferry_moe_stats)FERRY_MOE_STATS_INIT;
+	return crew_good(rank->me, ferry_moe_get_stats(rank->moe, stats),
+	                 "statistics");
+}
+
+static bool time_counted(struct bench_rank *rank, const struct bench_work *work,
+                         struct bench_tally *tally)
+{
+	struct ferry_moe_stats before, after;
+
+	if (!read_stats(rank, &before))
+		return false;
+	crew_barrier(rank->me);
+	if (!time_steps(rank, work) || !read_stats(rank, &after))
+		return false;
+	tally->wire_bytes[BENCH_DISPATCH] =
+		after.wire_bytes_dispatch - before.wire_bytes_dispatch;
+	tally->wire_bytes[BENCH_COMBINE] =
+		after.wire_bytes_combine - before.wire_bytes_combine;
+	return true;
+}
+
+static bool measure(struct bench_rank *rank, const struct bench_work *work)
+{
+	struct bench_tally *const tally = &work->tallies[rank->me->rank];
+
+	if (!bench_rank_step(rank, CHECKED_STEP, tally->wrong) ||
+	    !bench_rank_step(rank, TIMED_STEP, NULL))
+		return false;
+	for (int32_t i = 0; i < work->warmup; i++)
+		if (!bench_rank_dispatch(rank) || !bench_rank_combine(rank))
+			return false;
+	if (!time_counted(rank, work, tally))
+		return false;
+	bench_rank_check(rank, TIMED_STEP, tally->wrong);
+	return true;
+}
+
+int bench_ferry_body(const struct crew_member *me, void *arg)
+{
+	const struct bench_work *work = arg;
+	struct ferry_world *world;
+	struct bench_rank rank;
+
+	if (!crew_open(me, 0, &world))
+		return EXIT_FAILED;
+	snprintf(work->tallies[me->rank].fabric, sizeof(work->tallies->fabric),
+	         "%s", ferry_world_fabric(world));
+	const bool good = bench_rank_open(&rank, me, work->shape, world) &&
+	                  measure(&rank, work);
+
+	bench_rank_close(&rank);
+	ferry_world_close(world);
+	return good ? EXIT_GOOD : EXIT_FAILED;
+}
+
+static void add_tallies(struct bench_result *result,
+                        const struct bench_work *work, int32_t n_ranks)
+{
+	struct bench_figure *const pair = &result->phase[BENCH_PAIR];
+
+	for (int p = BENCH_DISPATCH; p <= BENCH_COMBINE; p++) {
+		struct bench_figure *figure = &result->phase[p];
+
+		for (int32_t r = 0; r < n_ranks; r++) {
+			figure->wire_bytes += work->tallies[r].wire_bytes[p];
+			figure->wrong += work->tallies[r].wrong[p];
+		}
+		figure->wire_bytes /= (uint64_t)work->iters;
+		pair->wire_bytes += figure->wire_bytes;
+		pair->wrong += figure->wrong;
+	}
+}
+
+bool bench_ferry_run(struct crew *crew, const struct bench_case *c,
+                     int32_t iters, int32_t warmup, struct bench_result *result,
+                     char fabric[32])
+{
+	const size_t n = (size_t)crew->n_ranks;
+	const size_t tally_bytes = n * sizeof(struct bench_tally);
+	const size_t ns_bytes =
+		n * BENCH_N_PHASES * (size_t)iters * sizeof(uint64_t);
+	struct bench_work work = {
+		.shape = c,
+		.iters = iters,
+		.warmup = warmup,
+		.tallies = alloc_shared(tally_bytes),
+		.ns = alloc_shared(ns_bytes),
+	};
+
+	crew->body = bench_ferry_body;
+	crew->arg = &work;
+	const bool good = crew_run(crew) == EXIT_GOOD;
+
+	*result = (struct bench_result){0};
+	if (good) {
+		bench_summarize(result, work.ns, crew->n_ranks, iters);
+		add_tallies(result, &work, crew->n_ranks);
+		snprintf(fabric, 32, "%s", work.tallies[0].fabric);
+	}
+	alloc_shared_free(work.tallies, tally_bytes);
+	alloc_shared_free(work.ns, ns_bytes);
+	return good;
+}

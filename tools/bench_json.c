@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The JSON of ferry bench: {schema, meta, rows}. */
+#include <stdio.h>
+#include <time.h>
+
+#include "bench_report.h"
+#include "build_info.h"
+#include "cpu/kernels.h"
+#include "json.h"
+#include "machine.h"
+
+static void add_now(cJSON *meta)
+{
+	char text[32];
+	struct tm utc;
+	const time_t now = time(NULL);
+
+	gmtime_r(&now, &utc);
+	strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+	cJSON_AddStringToObject(meta, "date", text);
+}
+
+static void add_command(cJSON *meta, const struct bench_run *run)
+{
+	cJSON *words = cJSON_AddArrayToObject(meta, "command");
+
+	cJSON_AddItemToArray(words, cJSON_CreateString("ferry"));
+	for (int i = 0; i < run->argc; i++)
+		cJSON_AddItemToArray(words, cJSON_CreateString(run->argv[i]));
+}
+
+static void add_copy(cJSON *meta, const struct bench_copy *copy)
+{
+	cJSON *o = cJSON_AddObjectToObject(meta, "copy_bytes_per_s");
+
+	for (int way = 0; way < BENCH_COPY_WAYS; way++)
+		json_add_rounded(o, bench_copy_names[way],
+		                 copy->bytes_per_s[way]);
+	json_add_rounded(meta, "copy_block_bytes", (double)copy->block_bytes);
+}
+
+static void add_mpi(cJSON *meta, const struct bench_mpi_facts *mpi)
+{
+	cJSON *o;
+
+	if (!*mpi->version)
+		return;
+	o = cJSON_AddObjectToObject(meta, "mpi");
+	cJSON_AddStringToObject(o, "version", mpi->version);
+	cJSON_AddStringToObject(o, "single_copy", mpi->single_copy);
+	json_add_rounded(o, "exchange_bytes_per_s", mpi->bytes_per_s);
+}
+
+cJSON *bench_json_document(const struct bench_run *run)
+{
+	cJSON *document = json_document("ferry-bench-1");
+	cJSON *meta = cJSON_AddObjectToObject(document, "meta");
+	struct build_info build;
+	struct machine machine;
+
+	build_info_read(&build);
+	machine_read(&machine);
+	cJSON_AddStringToObject(meta, "version", build.version);
+	cJSON_AddStringToObject(meta, "commit", build.commit);
+	cJSON_AddStringToObject(meta, "compiler", build.compiler);
+	add_now(meta);
+	add_command(meta, run);
+	cJSON_AddItemToObject(meta, "machine", machine_json(&machine));
+	cJSON_AddStringToObject(meta, "fabric", run->fabric);
+	cJSON_AddStringToObject(meta, "kernels", ferry_kernels_at(0)->name);
+	cJSON_AddArrayToObject(document, "rows");
+	return document;
+}
+
+cJSON *bench_json_row(const struct bench_run *run, const struct bench_case *c,
+                      const char *phase, const char *impl)
+{
+	const struct bench_options *o = run->options;
+	cJSON *row = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(row, "phase", phase);
+	cJSON_AddStringToObject(row, "impl", impl);
+	cJSON_AddNumberToObject(row, "ranks", c->n_ranks);
+	cJSON_AddNumberToObject(row, "tokens", c->tokens);
+	cJSON_AddNumberToObject(row, "hidden", c->hidden);
+	cJSON_AddNumberToObject(row, "topk", c->topk);
+	cJSON_AddNumberToObject(row, "experts", c->experts);
+	cJSON_AddStringToObject(row, "dtype", bench_dtype_names[o->dtype]);
+	cJSON_AddStringToObject(row, "combine",
+	                        bench_combine_names[o->combine]);
+	cJSON_AddStringToObject(row, "layout", bench_layout_names[o->layout]);
+	cJSON_AddStringToObject(row, "routing",
+	                        bench_routing_names[o->routing]);
+	cJSON_AddNumberToObject(row, "iters", (double)o->iters);
+	cJSON_AddNumberToObject(row, "rounds", (double)o->rounds);
+	return row;
+}
+
+static cJSON *figure_row(const struct bench_run *run,
+                         const struct bench_cell *cell, int phase, int impl)
+{
+	const int n_rounds = (int)run->options->rounds;
+	const struct bench_result *rounds = cell->rounds[impl];
+	const struct bench_result all = bench_merge(rounds, n_rounds);
+	const struct bench_figure *f = &all.phase[phase];
+	cJSON *row = bench_json_row(run, &cell->shape, bench_phase_names[phase],
+	                            cell->impls[impl]);
+	cJSON *each;
+
+	json_add_rounded(row, "p50_us", f->p50_us);
+	json_add_rounded(row, "p99_us", f->p99_us);
+	json_add_rounded(row, "max_us", f->max_us);
+	cJSON_AddNumberToObject(row, "wire_bytes", (double)f->wire_bytes);
+	cJSON_AddNumberToObject(row, "logical_bytes",
+	                        (double)cell->bytes.logical[phase]);
+	json_add_rounded(row, "floor_us",
+	                 (double)cell->bytes.floor[phase] / run->copy.best *
+	                         1e6);
+	cJSON_AddNumberToObject(row, "wrong", (double)f->wrong);
+	each = cJSON_AddArrayToObject(row, "p50_us_rounds");
+	for (int i = 0; i < n_rounds; i++)
+		cJSON_AddItemToArray(
+			each,
+			cJSON_CreateNumber(rounds[i].phase[phase].p50_us));
+	return row;
+}
+
+cJSON *bench_json(const struct bench_run *run)
+{
+	cJSON *document = bench_json_document(run);
+	cJSON *meta = cJSON_GetObjectItem(document, "meta");
+	cJSON *rows = cJSON_GetObjectItem(document, "rows");
+
+	add_copy(meta, &run->copy);
+	add_mpi(meta, &run->mpi);
+	for (int i = 0; i < run->n_cells; i++)
+		for (int p = 0; p < BENCH_N_PHASES; p++)
+			for (int m = 0; m < run->cells[i].n_impls; m++)
+				cJSON_AddItemToArray(
+					rows,
+					figure_row(run, &run->cells[i], p, m));
+	return document;
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options of ferry bench; the MPI baseline takes the same, from ferry bench. */
+#include "bench_options.h"
+
+#include <inttypes.h>
+
+#include "job.h"
+
+const char *const bench_dtype_names[] = {"bf16", "fp8", NULL};
+const char *const bench_combine_names[] = {"exact", "reduced", NULL};
+const char *const bench_layout_names[] = {"padded", "packed", "token", NULL};
+const char *const bench_routing_names[] = {"uniform", "zipf", "one", NULL};
+static const char *const baseline_names[] = {"none", "mpi", NULL};
+
+#define AT(field) offsetof(struct bench_options, field)
+
+static const struct opt options[] = {
+	{"ranks", 'n', OPT_INT, AT(ranks), "N", "2", 1, JOB_MAX_RANKS, NULL,
+         "ranks to start on this host"},
+	{"tokens", 't', OPT_LIST, AT(tokens), "LIST", "128", 0, 1 << 20, NULL,
+         "tokens of each rank: 1,128 or 1:4k:x2 or 0:64:+16"},
+	{"hidden", 'H', OPT_INT, AT(hidden), "N", "7168", 1, 1 << 20, NULL,
+         "elements of a row"},
+	{"topk", 'k', OPT_INT, AT(topk), "K", "8", 1, 64, NULL,
+         "experts of a token"},
+	{"experts", 'e', OPT_INT, AT(experts), "N", "64", 1, 1 << 20, NULL,
+         "experts of all ranks"},
+	{"dtype", 'd', OPT_CHOICE, AT(dtype), "TYPE", "bf16", 0, 0,
+         bench_dtype_names,
+         "what experts get; fp8 quantises bf16 to e4m3, a scale for 128"},
+	{"combine", 'c', OPT_CHOICE, AT(combine), "MODE", "exact", 0, 0,
+         bench_combine_names, "how expert outputs come back"},
+	{"layout", 'l', OPT_CHOICE, AT(layout), "LAYOUT", "packed", 0, 0,
+         bench_layout_names, "where experts find their rows"},
+	{"routing", 'r', OPT_CHOICE, AT(routing), "HOW", "uniform", 0, 0,
+         bench_routing_names, "which experts tokens choose"},
+	{"fabric", 'f', OPT_TEXT, AT(fabric), "NAME", NULL, 0, 0, NULL,
+         "fabric of the world, as ferry info lists them; the best fit when "
+         "not given; local: ranks are threads"},
+	{"baseline", 'b', OPT_CHOICE, AT(baseline), "WHAT", "none", 0, 0,
+         baseline_names, "measure the same job done otherwise, in turns"},
+	{"iters", 'i', OPT_INT, AT(iters), "N", "40", 1, 1000000, NULL,
+         "timed iterations of a round"},
+	{"warmup", 'w', OPT_INT, AT(warmup), "N", "5", 0, 1000000, NULL,
+         "iterations before them"},
+	{"rounds", 'R', OPT_INT, AT(rounds), "N", "3", 1, 1000, NULL,
+         "rounds, each with new processes; medians over rounds are shown"},
+	{"seed", 's', OPT_INT, AT(seed), "N", "1", 0, INT64_MAX, NULL,
+         "seed of data and routing"},
+	{"open", 'o', OPT_FLAG, AT(open), NULL, NULL, 0, 0, NULL,
+         "measure opening and closing of world and channel instead"},
+	{"json", 'j', OPT_FILE, AT(json), "FILE", NULL, 0, 0, NULL,
+         "write JSON too; without FILE to stdout, instead of the table"},
+	{0},
+};
+
+const struct opt_command bench_command = {
+	.name = "ferry bench",
+	.summary = "latency and bandwidth of dispatch and combine",
+	.options = options,
+	.examples = "  ferry bench --tokens 1,128 --hidden 7168 --topk 8 "
+		    "--baseline mpi\n"
+		    "  ferry bench --ranks 8 --dtype fp8 --combine reduced "
+		    "--json out.json\n",
+};
+
+struct bench_case bench_shape(const struct bench_options *o, int i)
+{
+	return (struct bench_case){
+		.n_ranks = (int32_t)o->ranks,
+		.tokens = (int32_t)o->tokens.values[i],
+		.hidden = (int32_t)o->hidden,
+		.topk = (int32_t)o->topk,
+		.experts = (int32_t)o->experts,
+		.fp8 = o->dtype == 1,
+		.combine = (enum ferry_combine_mode)o->combine,
+		.layout = (enum ferry_layout)o->layout,
+		.routing = (enum bench_routing)o->routing,
+		.seed = (uint64_t)o->seed,
+	};
+}
+
+int bench_options_check(const struct bench_options *o)
+{
+	if (o->topk > o->experts)
+		return opt_complain(&bench_command,
+		                    "--topk is %" PRId64
+		                    ", allowed is at most the %" PRId64
+		                    " of --experts",
+		                    o->topk, o->experts);
+	if (o->baseline != BENCH_BASELINE_NONE && o->open)
+		return opt_complain(&bench_command, "--open has no --baseline");
+	if (o->baseline != BENCH_BASELINE_NONE && o->layout == FERRY_TOKEN)
+		return opt_complain(&bench_command,
+		                    "--baseline mpi needs --layout packed or "
+		                    "padded: MPI delivers no view");
+	return OPT_GO_ON;
+}

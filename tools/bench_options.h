@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options of ferry bench; the MPI baseline takes the same, from ferry bench. */
+#ifndef FERRY_BENCH_OPTIONS_H
+#define FERRY_BENCH_OPTIONS_H
+
+#include "bench_case.h"
+#include "opt.h"
+
+enum bench_baseline { BENCH_BASELINE_NONE, BENCH_BASELINE_MPI };
+
+struct bench_options {
+	int64_t ranks;
+	struct opt_list tokens;
+	int64_t hidden, topk, experts;
+	int dtype, combine, layout, routing; /* indices into their names */
+	const char *fabric;
+	int baseline;
+	int64_t iters, warmup, rounds, seed;
+	bool open;
+	const char *json; /* "-": stdout, instead of the table */
+};
+
+extern const struct opt_command bench_command;
+extern const char *const bench_dtype_names[];
+extern const char *const bench_combine_names[];
+extern const char *const bench_layout_names[];
+extern const char *const bench_routing_names[];
+
+/* The shape with the i-th number of tokens. */
+struct bench_case bench_shape(const struct bench_options *o, int i);
+
+/* OPT_GO_ON, or EXIT_USAGE after a complaint about options that clash. */
+int bench_options_check(const struct bench_options *o);
+
+#endif

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of ferry bench, in the manner of nccl-tests. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench_report.h"
+#include "build_info.h"
+#include "cpu/kernels.h"
+#include "machine.h"
+
+static const double MIB = 0x1p20;
+
+static void print_machine(void)
+{
+	struct machine m;
+
+	machine_read(&m);
+	printf("# machine  %s, %s, %d of %d CPUs usable\n", m.host, m.cpu,
+	       m.n_usable_cpus, m.n_cpus);
+}
+
+void bench_print_header(const struct bench_run *run)
+{
+	const struct bench_options *o = run->options;
+	struct build_info build;
+
+	build_info_read(&build);
+	printf("# ferry    %s, commit %s, %s, kernels %s\n", build.version,
+	       build.commit, build.compiler, ferry_kernels_at(0)->name);
+	print_machine();
+	printf("# ranks    %" PRId64 " on fabric %s\n", o->ranks, run->fabric);
+	printf("# shape    hidden %" PRId64 ", top-%" PRId64 " of %" PRId64
+	       ", %s, %s, %s, routing %s, seed %" PRId64 "\n",
+	       o->hidden, o->topk, o->experts, bench_dtype_names[o->dtype],
+	       bench_layout_names[o->layout], bench_combine_names[o->combine],
+	       bench_routing_names[o->routing], o->seed);
+}
+
+static void print_copy(const struct bench_copy *copy)
+{
+	printf("# copy     %.2f GB/s read + written, all ranks together, "
+	       "blocks of %.0f MiB (",
+	       copy->best / 1e9, (double)copy->block_bytes / MIB);
+	for (int way = 0; way < BENCH_COPY_WAYS; way++)
+		printf("%s%s %.2f", way ? ", " : "", bench_copy_names[way],
+		       copy->bytes_per_s[way] / 1e9);
+	puts(")");
+}
+
+static void print_measured(const struct bench_run *run)
+{
+	const struct bench_options *o = run->options;
+
+	print_copy(&run->copy);
+	puts("# floor_us (every token read once + every arriving row written "
+	     "once, dispatch;\n"
+	     "#          every expert row read once + every sum written once, "
+	     "combine) / copy");
+	printf("# window   %.1f MiB of a rank, %.2f of two halves of the rows "
+	       "that arrive\n"
+	       "#          from peers and one set of those that come back\n",
+	       (double)run->window_bytes / MIB,
+	       run->least_window_bytes ? (double)run->window_bytes /
+	                                         (double)run->least_window_bytes
+	                               : 0);
+	if (*run->mpi.version)
+		printf("# mpi      %s, single copy %s, %.2f GB/s = %.0f %% of "
+		       "copy\n",
+		       run->mpi.version, run->mpi.single_copy,
+		       run->mpi.bytes_per_s / 1e9,
+		       100 * run->mpi.bytes_per_s / run->copy.best);
+	printf("# times    slowest rank of each of %" PRId64
+	       " iterations; medians of %" PRId64 " rounds; bytes of all "
+	       "ranks\n",
+	       o->iters, o->rounds);
+}
+
+static void print_row(const struct bench_run *run,
+                      const struct bench_cell *cell, int phase, int impl)
+{
+	const struct bench_result all =
+		bench_merge(cell->rounds[impl], (int)run->options->rounds);
+	const struct bench_figure *f = &all.phase[phase];
+	const double floor_us =
+		(double)cell->bytes.floor[phase] / run->copy.best * 1e6;
+
+	printf("%8d %-9s %-10s %10.1f %10.1f %10.1f %11" PRIu64 " %11" PRIu64
+	       " %9.1f %6.1f %7" PRId64 "\n",
+	       cell->shape.tokens, bench_phase_names[phase], cell->impls[impl],
+	       f->p50_us, f->p99_us, f->max_us, f->wire_bytes,
+	       cell->bytes.logical[phase], floor_us,
+	       f->p50_us > 0 ? 100 * floor_us / f->p50_us : 0, f->wrong);
+}
+
+static int64_t print_cell(const struct bench_run *run,
+                          const struct bench_cell *cell)
+{
+	const int n_rounds = (int)run->options->rounds;
+	int64_t wrong = 0;
+
+	for (int phase = 0; phase < BENCH_N_PHASES; phase++)
+		for (int impl = 0; impl < cell->n_impls; impl++)
+			print_row(run, cell, phase, impl);
+	for (int impl = 0; impl < cell->n_impls; impl++)
+		wrong += bench_merge(cell->rounds[impl], n_rounds)
+		                 .phase[BENCH_PAIR]
+		                 .wrong;
+	return wrong;
+}
+
+/* "# 128 tokens: pair 2.10 x faster than mpi, 1.93 than mpi-dedup" */
+static void print_comparison(const struct bench_run *run,
+                             const struct bench_cell *cell)
+{
+	const int n = (int)run->options->rounds;
+	const double own =
+		bench_merge(cell->rounds[0], n).phase[BENCH_PAIR].p50_us;
+
+	if (cell->n_impls < 2)
+		return;
+	printf("# %d tokens: pair", cell->shape.tokens);
+	for (int i = 1; i < cell->n_impls; i++)
+		printf("%s %.2f x as fast as %s", i > 1 ? "," : "",
+		       bench_merge(cell->rounds[i], n)
+		                       .phase[BENCH_PAIR]
+		                       .p50_us /
+		               own,
+		       cell->impls[i]);
+	putchar('\n');
+}
+
+int64_t bench_print(const struct bench_run *run)
+{
+	int64_t wrong = 0;
+
+	bench_print_header(run);
+	print_measured(run);
+	printf("#%7s %-9s %-10s %10s %10s %10s %11s %11s %9s %6s %7s\n",
+	       "tokens", "phase", "impl", "p50_us", "p99_us", "max_us",
+	       "wire_bytes", "logic_bytes", "floor_us", "floor%", "wrong");
+	for (int i = 0; i < run->n_cells; i++)
+		wrong += print_cell(run, &run->cells[i]);
+	for (int i = 0; i < run->n_cells; i++)
+		print_comparison(run, &run->cells[i]);
+	printf("# %" PRId64 " wrong\n", wrong);
+	return wrong;
+}

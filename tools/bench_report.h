@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ferry bench prints: header lines, table, last line; and its JSON. */
+#ifndef FERRY_BENCH_REPORT_H
+#define FERRY_BENCH_REPORT_H
+
+#include <cjson/cJSON.h>
+
+#include "bench_copy.h"
+#include "bench_options.h"
+#include "bench_result.h"
+
+enum { BENCH_MAX_IMPLS = 3, BENCH_MAX_ROUNDS = 1000 };
+
+/* What the MPI baseline says of itself. */
+struct bench_mpi_facts {
+	char version[64];     /* empty: no baseline ran */
+	char single_copy[32]; /* "cma", "none" */
+	double bytes_per_s;   /* a large exchange, read + written, all ranks */
+};
+
+/* One shape, all implementations, all rounds. */
+struct bench_cell {
+	struct bench_case shape;
+	struct bench_bytes bytes;
+	int n_impls;
+	const char *impls[BENCH_MAX_IMPLS];           /* "ferry" is the first */
+	struct bench_result *rounds[BENCH_MAX_IMPLS]; /* [n_rounds] */
+};
+
+struct bench_run {
+	const struct bench_options *options;
+	int argc;
+	char **argv;
+	char fabric[32];
+	size_t window_bytes, least_window_bytes; /* of the last shape */
+	struct bench_copy copy;
+	struct bench_mpi_facts mpi;
+	int n_cells;
+	struct bench_cell cells[OPT_LIST_MAX];
+};
+
+/* Header, rows, comparison, last line. Returns the number of wrong values. */
+int64_t bench_print(const struct bench_run *run);
+
+/* The document {schema, meta, rows}. */
+cJSON *bench_json(const struct bench_run *run);
+
+/* Header and meta of any bench document, without figures. */
+void bench_print_header(const struct bench_run *run);
+cJSON *bench_json_document(const struct bench_run *run);
+cJSON *bench_json_row(const struct bench_run *run, const struct bench_case *c,
+                      const char *phase, const char *impl);
+
+#endif

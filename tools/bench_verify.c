@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows and sums recomputed by plain loops, and compared bit for bit. */
+#include "bench_verify.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc.h"
+#include "core/number.h"
+
+/* A row as an expert must get it; the two buffers are [hidden] and [blocks]. */
+static const void *expected_row(const struct bench_case *c, int32_t source,
+                                uint64_t step, int32_t token, uint16_t *raw,
+                                uint8_t *packed, float *scales)
+{
+	bench_make_row(c, source, step, token, raw);
+	if (!c->fp8)
+		return raw;
+	bench_quantize(raw, c->hidden, packed, scales);
+	return packed;
+}
+
+static int64_t count_wrong(const void *got, const void *want, size_t bytes,
+                           size_t element)
+{
+	const uint8_t *a = got, *b = want;
+	int64_t wrong = 0;
+
+	if (!memcmp(got, want, bytes))
+		return 0;
+	for (size_t i = 0; i < bytes; i += element)
+		wrong += memcmp(a + i, b + i, element) != 0;
+	return wrong;
+}
+
+static const uint8_t *got_row(const struct bench_received *got, int64_t row,
+                              const float **scales)
+{
+	const int64_t at = got->index ? got->index[row] : row;
+	const uint8_t *const s = got->scales;
+
+	*scales =
+		s ? (const void *)(s + (size_t)at * got->scales_stride) : NULL;
+	return (const uint8_t *)got->rows + (size_t)at * got->row_stride;
+}
+
+static int64_t check_counts(const struct bench_arrivals *a,
+                            const struct bench_received *got)
+{
+	int64_t wrong = 0;
+
+	for (int32_t s = 0; s < a->n_slots; s++)
+		wrong += got->counts[s] != a->counts[s];
+	for (int32_t s = 0; got->offsets && s <= a->n_slots; s++)
+		wrong += got->offsets[s] != a->offsets[s];
+	return wrong;
+}
+
+int64_t bench_check_received(const struct bench_case *c, uint64_t step,
+                             const struct bench_arrivals *arrivals,
+                             const struct bench_received *got)
+{
+	const size_t n_scales = (size_t)bench_scales(c);
+	uint16_t *raw = alloc_or_exit((size_t)c->hidden, sizeof(*raw));
+	uint8_t *packed = alloc_or_exit((size_t)c->hidden, 1);
+	float *scales = alloc_or_exit(n_scales, sizeof(*scales));
+	int64_t wrong = check_counts(arrivals, got);
+
+	/* With wrong counts an index list may lead anywhere. */
+	for (int64_t i = 0; i < arrivals->n && !(wrong && got->index); i++) {
+		const struct bench_arrival *a = &arrivals->list[i];
+		const void *want = expected_row(c, a->source, step, a->token,
+		                                raw, packed, scales);
+		const float *its_scales;
+		const uint8_t *row = got_row(got, a->row, &its_scales);
+
+		wrong += count_wrong(row, want, bench_row_bytes(c),
+		                     c->fp8 ? 1 : 2);
+		if (c->fp8)
+			wrong += count_wrong(its_scales, scales,
+			                     n_scales * sizeof(float),
+			                     sizeof(float));
+	}
+	free(raw);
+	free(packed);
+	free(scales);
+	return wrong;
+}
+
+/* One row of y for each row that came. */
+static void run_each(const struct bench_case *c,
+                     const struct bench_arrivals *arrivals,
+                     const struct bench_received *got, uint16_t *y)
+{
+	for (int64_t i = 0; i < arrivals->n; i++) {
+		const struct bench_arrival *a = &arrivals->list[i];
+		const float *scales;
+		const uint8_t *row = got_row(got, a->row, &scales);
+
+		bench_expert(c, a->expert, row, scales, y + a->row * c->hidden);
+	}
+}
+
+static int by_token(const void *left, const void *right)
+{
+	const struct bench_arrival *a = left, *b = right;
+
+	if (a->source != b->source)
+		return a->source < b->source ? -1 : 1;
+	if (a->token != b->token)
+		return a->token < b->token ? -1 : 1;
+	return (a->choice > b->choice) - (a->choice < b->choice);
+}
+
+static void add_weighted(float *sum, const uint16_t *row, float weight,
+                         int32_t n)
+{
+	for (int32_t i = 0; i < n; i++)
+		sum[i] = fmaf(weight, f32_from_bf16(row[i]), sum[i]);
+}
+
+static void round_row(uint16_t *out, const float *sum, int32_t n)
+{
+	for (int32_t i = 0; i < n; i++)
+		out[i] = bf16_from_f32(sum[i]);
+}
+
+/* One row of y for each row of the view: this rank's part of the sum. */
+static void run_presummed(const struct bench_case *c,
+                          const struct bench_arrivals *arrivals,
+                          const struct bench_received *got, uint16_t *y)
+{
+	const size_t n = (size_t)c->hidden;
+	struct bench_arrival *list =
+		alloc_or_exit((size_t)arrivals->n, sizeof(*list));
+	float *sum = alloc_or_exit(n, sizeof(*sum));
+	uint16_t *row = alloc_or_exit(n, sizeof(*row));
+
+	memcpy(list, arrivals->list, (size_t)arrivals->n * sizeof(*list));
+	qsort(list, (size_t)arrivals->n, sizeof(*list), by_token);
+	for (int64_t i = 0; i < arrivals->n; i++) {
+		const struct bench_arrival *a = &list[i];
+		const float *scales;
+		const uint8_t *x = got_row(got, a->row, &scales);
+
+		if (i == 0 || a->source != a[-1].source ||
+		    a->token != a[-1].token)
+			memset(sum, 0, n * sizeof(*sum));
+		bench_expert(c, a->expert, x, scales, row);
+		add_weighted(sum, row, a->weight, c->hidden);
+		round_row(y + got->index[a->row] * c->hidden, sum, c->hidden);
+	}
+	free(list);
+	free(sum);
+	free(row);
+}
+
+void bench_run_experts(const struct bench_case *c,
+                       const struct bench_arrivals *arrivals,
+                       const struct bench_received *got, bool presummed,
+                       uint16_t *y)
+{
+	if (presummed)
+		run_presummed(c, arrivals, got, y);
+	else
+		run_each(c, arrivals, got, y);
+}
+
+/* Scratch for one token's sum. */
+struct sum_scratch {
+	uint16_t *raw, *y, *part; /* [hidden] */
+	uint8_t *packed;
+	float *sum, *part_sum;
+	float *scales; /* [blocks] */
+};
+
+static void scratch_make(struct sum_scratch *s, const struct bench_case *c)
+{
+	const size_t n = (size_t)c->hidden;
+
+	s->raw = alloc_or_exit(n, sizeof(*s->raw));
+	s->y = alloc_or_exit(n, sizeof(*s->y));
+	s->part = alloc_or_exit(n, sizeof(*s->part));
+	s->packed = alloc_or_exit(n, sizeof(*s->packed));
+	s->sum = alloc_or_exit(n, sizeof(*s->sum));
+	s->part_sum = alloc_or_exit(n, sizeof(*s->part_sum));
+	s->scales = alloc_or_exit((size_t)bench_scales(c), sizeof(*s->scales));
+}
+
+static void scratch_free(struct sum_scratch *s)
+{
+	free(s->raw);
+	free(s->y);
+	free(s->part);
+	free(s->packed);
+	free(s->sum);
+	free(s->part_sum);
+	free(s->scales);
+}
+
+/*
+ * Adds the token's choices at `rank` (-1: at all) to sum, in choice order;
+ * false when it has none there.
+ */
+static bool add_choices(const struct bench_case *c, struct sum_scratch *s,
+                        const void *row, const int32_t *ids,
+                        const float *weights, int32_t rank, float *sum)
+{
+	bool any = false;
+
+	for (int32_t k = 0; k < c->topk; k++) {
+		if (ids[k] < 0 || (rank >= 0 && bench_owner(c, ids[k]) != rank))
+			continue;
+		bench_expert(c, ids[k], row, s->scales, s->y);
+		add_weighted(sum, s->y, weights[k], c->hidden);
+		any = true;
+	}
+	return any;
+}
+
+static void expected_sum(const struct bench_case *c, struct sum_scratch *s,
+                         const void *row, const int32_t *ids,
+                         const float *weights)
+{
+	const size_t bytes = sizeof(float) * (size_t)c->hidden;
+
+	memset(s->sum, 0, bytes);
+	if (c->combine == FERRY_EXACT) {
+		add_choices(c, s, row, ids, weights, -1, s->sum);
+		return;
+	}
+	for (int32_t r = 0; r < c->n_ranks; r++) {
+		memset(s->part_sum, 0, bytes);
+		if (!add_choices(c, s, row, ids, weights, r, s->part_sum))
+			continue;
+		round_row(s->part, s->part_sum, c->hidden);
+		add_weighted(s->sum, s->part, 1, c->hidden);
+	}
+}
+
+static int64_t check_sums(const struct bench_case *c, int32_t rank,
+                          uint64_t step, const uint16_t *out,
+                          struct sum_scratch *s, int32_t *ids, float *weights)
+{
+	const size_t hidden = (size_t)c->hidden;
+	int64_t wrong = 0;
+
+	bench_make_routing(c, rank, step, ids, weights);
+	for (int32_t t = 0; t < bench_tokens(c, rank); t++) {
+		const int32_t first = t * c->topk;
+		const void *row = expected_row(c, rank, step, t, s->raw,
+		                               s->packed, s->scales);
+
+		expected_sum(c, s, row, ids + first, weights + first);
+		round_row(s->part, s->sum, c->hidden);
+		wrong += count_wrong(out + (size_t)t * hidden, s->part,
+		                     hidden * sizeof(*out), sizeof(*out));
+	}
+	return wrong;
+}
+
+int64_t bench_check_sums(const struct bench_case *c, int32_t rank,
+                         uint64_t step, const uint16_t *out)
+{
+	const size_t n = (size_t)c->tokens * (size_t)c->topk;
+	int32_t *ids = alloc_or_exit(n, sizeof(*ids));
+	float *weights = alloc_or_exit(n, sizeof(*weights));
+	struct sum_scratch s;
+
+	scratch_make(&s, c);
+	const int64_t wrong = check_sums(c, rank, step, out, &s, ids, weights);
+
+	scratch_free(&s);
+	free(ids);
+	free(weights);
+	return wrong;
+}

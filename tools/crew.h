@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ranks of a measurement: one function on N ranks, which are processes
+ * (fabric shm) or threads (fabric local). They leave their results in shared
+ * memory that the caller allocated.
+ */
+#ifndef FERRY_CREW_H
+#define FERRY_CREW_H
+
+#include <pthread.h>
+
+#include <ferry/base.h>
+
+struct crew_member {
+	int32_t rank;
+	const struct crew *crew;
+};
+
+struct crew {
+	const char *name; /* before messages: "ferry bench" */
+	int32_t n_ranks;
+	bool threads;
+	const char *fabric;  /* NULL: best fit */
+	const char *options; /* of the world, or NULL */
+	/* Returns an exit status; every rank must come to the same barriers. */
+	int (*body)(const struct crew_member *me, void *arg);
+	void *arg;
+	/* Filled by crew_run. */
+	struct ferry_team *team;
+	pthread_barrier_t *start;
+};
+
+/* Starts the ranks, waits for all, returns the first failure's status. */
+int crew_run(struct crew *crew);
+
+/* Waits for all ranks, without a world. */
+void crew_barrier(const struct crew_member *me);
+
+/*
+ * Opens the world of the crew; `name` tells several worlds of one crew apart.
+ * False after a complaint.
+ */
+bool crew_open(const struct crew_member *me, int name,
+               struct ferry_world **world);
+
+/*
+ * Good? Otherwise complains with the library's message. `what` is what was
+ * being done.
+ */
+bool crew_good(const struct crew_member *me, enum ferry_status status,
+               const char *what);
+
+#endif
