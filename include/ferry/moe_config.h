@@ -60,7 +60,10 @@ enum ferry_layout {
 	 * offsets[slots], is aligned too.
 	 */
 	FERRY_EXPERT_PACKED = 1,
-	/** Each row once, in the window; index lists per expert slot. */
+	/**
+	 * Each row once, in the window; an index list per expert slot, whose
+	 * entries are numbered as the rows of EXPERT_PACKED are.
+	 */
 	FERRY_TOKEN = 2,
 };
 
@@ -132,15 +135,16 @@ struct ferry_moe_config {
 	int32_t scale_bytes; /* bytes a row for FERRY_SCALE_BYTES */
 
 	enum ferry_layout layout;
-	int32_t alignment; /* of EXPERT_PACKED offsets, power of two; 0: 1 */
+	int32_t alignment; /* of offsets in EXPERT_PACKED and TOKEN, a power
+	                    * of two; 0: 1 */
 	/*
 	 * Capacity for arriving rows; 0: the default. EXPERT_PADDED: rows of
 	 * one slot, by default R * max_tokens; only a token that names an
 	 * expert twice can bring more, and `overflow` says what then happens.
 	 * EXPERT_PACKED: rows of all slots, with alignment, rounded down to a
-	 * multiple of it; TOKEN: entries of all index lists. Both by default
-	 * the worst case, R * max_tokens * topk and the alignment of each
-	 * slot, which nothing exceeds.
+	 * multiple of it; TOKEN: entries of all index lists, likewise. Both by
+	 * default the worst case, R * max_tokens * topk and the alignment of
+	 * each slot, which nothing exceeds.
 	 */
 	int64_t max_recv_rows;
 	enum ferry_overflow overflow;

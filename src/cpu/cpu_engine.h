@@ -71,7 +71,8 @@ struct ferry_engine {
 	struct ferry_wait_item *items; /* [n_ranks] */
 	int64_t *slot_rows; /* [n_expert_slots], when capacity is bounded */
 	char *scratch;      /* a row on its way */
-	char *part;         /* the own part of a REDUCED sum */
+	char *part;         /* the own part of a REDUCED sum, and a row of x
+	                     * on its way into the quantiser */
 };
 
 /* A row and its scales. */

@@ -10,15 +10,8 @@
 static int64_t offset_of(const struct ferry_shape *shape,
                          const struct ferry_route *route, int32_t slot)
 {
-	switch (shape->layout) {
-	case FERRY_EXPERT_PADDED:
-		return slot * shape->padded_rows;
-	case FERRY_EXPERT_PACKED:
-		return route->offsets[slot];
-	case FERRY_TOKEN:
-		break;
-	}
-	return route->lists[slot];
+	return shape->layout == FERRY_EXPERT_PADDED ? slot * shape->padded_rows
+	                                            : route->offsets[slot];
 }
 
 static void fill_counts(const struct ferry_shape *shape,

@@ -1,26 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Small questions about one token, asked by several phases. */
+#include <string.h>
+
 #include "cpu_engine.h"
+
+/* The quantiser reads elements; rows of the caller may begin anywhere. */
+static const uint16_t *align_row(struct ferry_engine *e, const char *x,
+                                 int32_t hidden)
+{
+	if ((uintptr_t)x % sizeof(uint16_t) == 0)
+		return (const uint16_t *)(const void *)x;
+	memcpy(e->part, x, (size_t)hidden * sizeof(uint16_t));
+	return (const uint16_t *)(const void *)e->part;
+}
+
+static struct cpu_row quantize_row(const struct ferry_shape *shape,
+                                   struct ferry_engine *e, const char *x,
+                                   int32_t hidden)
+{
+	char *scales = e->scratch + shape->scale_offset;
+
+	e->kernels->quantize((uint8_t *)e->scratch, scales, shape->scale_type,
+	                     align_row(e, x, hidden), (size_t)hidden);
+	return (struct cpu_row){e->scratch, scales};
+}
 
 struct cpu_row cpu_token_row(const struct ferry_moe *moe,
                              const struct cpu_op *op, int32_t token)
 {
-	const struct ferry_shape *shape = &moe->shape;
-	struct ferry_engine *e = moe->engine;
-	const char *x = op->x + (size_t)token * op->x_stride;
+	const size_t t = (size_t)token;
+	const char *x = op->x + t * op->x_stride;
 
-	if (shape->quantize) {
-		char *scales = e->scratch + shape->scale_offset;
-
-		e->kernels->quantize(
-			(uint8_t *)e->scratch, scales, shape->scale_type,
-			(const uint16_t *)(const void *)x, (size_t)op->hidden);
-		return (struct cpu_row){e->scratch, scales};
-	}
+	if (moe->shape.quantize)
+		return quantize_row(&moe->shape, moe->engine, x, op->hidden);
 	return (struct cpu_row){
-		x, op->scale_bytes
-			   ? op->scales + (size_t)token * op->scales_stride
-			   : NULL};
+		.payload = x,
+		.scales = op->scale_bytes ? op->scales + t * op->scales_stride
+	                                  : NULL,
+	};
 }
 
 /* Puts a rank into its place among those that are there; they are few. */

@@ -117,11 +117,6 @@ static enum ferry_status check_rows_in(const struct place *at,
 	if (!in->x && in->n_tokens > 0)
 		return refuse(at, "x", "is NULL");
 	FERRY_TRY(take_stride(at, "x_stride", &in->x_stride, row_bytes));
-	if (shape->quantize &&
-	    (((uintptr_t)in->x | in->x_stride) & (sizeof(uint16_t) - 1)))
-		return refuse(at, "x",
-		              "or x_stride is odd: BF16 rows begin at even "
-		              "addresses");
 	if (shape->quantize || shape->scale_type == FERRY_SCALE_NONE) {
 		if (in->scales)
 			return refuse(at, "scales",

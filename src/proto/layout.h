@@ -42,8 +42,8 @@ struct ferry_route {
 	                       * dropped ones too; a mate's never travel */
 	int64_t *counts;      /* [own slots] after drops */
 	int64_t *wanted;      /* [own slots] before drops */
-	int64_t *offsets;     /* [own slots + 1] of EXPERT_PACKED, aligned */
-	int64_t *lists;       /* [own slots + 1] of TOKEN's lists, dense */
+	int64_t *offsets;     /* [own slots + 1] of EXPERT_PACKED and of TOKEN's
+	                       * lists, aligned */
 	int64_t *before;      /* scratch of drops, [n_expert_slots] */
 	int64_t *keep;        /* scratch of drops, [n_expert_slots] */
 };
@@ -73,8 +73,6 @@ static inline int64_t ferry_route_row(const struct ferry_route *route,
 {
 	if (layout == FERRY_EXPERT_PADDED)
 		return copy->slot * shape->padded_rows + copy->index;
-	if (layout == FERRY_TOKEN)
-		return route->lists[copy->slot] + copy->index;
 	return route->offsets[copy->slot] + copy->index;
 }
 

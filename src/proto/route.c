@@ -39,7 +39,6 @@ static size_t carve(struct ferry_route *r, const struct ferry_shape *s,
 	r->counts = take(base, &used, own, sizeof(*r->counts));
 	r->wanted = take(base, &used, own, sizeof(*r->wanted));
 	r->offsets = take(base, &used, own + 1, sizeof(*r->offsets));
-	r->lists = take(base, &used, own + 1, sizeof(*r->lists));
 	r->group_first =
 		take(base, &used, s->n_groups + 1, sizeof(*r->group_first));
 	r->rows_from = take(base, &used, s->n_ranks, sizeof(*r->rows_from));
@@ -189,7 +188,7 @@ static void add_group(struct ferry_route *r, const struct ferry_shape *shape,
 /* What rounds a row count up to where the next slot may begin. */
 static int64_t slot_mask(const struct ferry_shape *shape)
 {
-	return shape->layout == FERRY_EXPERT_PACKED ? shape->alignment - 1 : 0;
+	return shape->layout == FERRY_EXPERT_PADDED ? 0 : shape->alignment - 1;
 }
 
 /*
@@ -246,19 +245,17 @@ static int64_t place_slots(struct ferry_route *r,
                            const struct ferry_shape *shape, int32_t n_own)
 {
 	const int64_t mask = shape->alignment - 1;
-	int64_t offset = 0, entry = 0;
+	int64_t offset = 0, kept = 0;
 
 	r->max_count = 0;
 	for (int32_t s = 0; s < n_own; s++) {
 		r->offsets[s] = offset;
-		r->lists[s] = entry;
 		offset += (r->counts[s] + mask) & ~mask;
-		entry += r->counts[s];
+		kept += r->counts[s];
 		r->max_count = max_i64(r->max_count, r->counts[s]);
 	}
 	r->offsets[n_own] = offset;
-	r->lists[n_own] = entry;
-	return r->n_copies - entry;
+	return r->n_copies - kept;
 }
 
 enum ferry_status ferry_route_build(struct ferry_route *route,

@@ -224,9 +224,6 @@ static enum ferry_status take_capacity(struct ferry_shape *s, int64_t max_rows)
 	const int64_t n_rows = (int64_t)s->n_groups * s->max_tokens;
 	const int64_t n_copies = n_rows * s->topk;
 	const bool padded = s->layout == FERRY_EXPERT_PADDED;
-	const int64_t alignment =
-		s->layout == FERRY_EXPERT_PACKED ? s->alignment : 1;
-
 	s->padded_rows = n_rows;
 	if (padded) {
 		if (max_rows)
@@ -234,11 +231,11 @@ static enum ferry_status take_capacity(struct ferry_shape *s, int64_t max_rows)
 		s->recv_rows = s->padded_rows * s->max_expert_slots;
 		s->bounded = s->padded_rows < n_copies;
 	} else {
-		const int64_t worst = worst_rows(s, n_copies, alignment);
+		const int64_t worst = worst_rows(s, n_copies, s->alignment);
 
 		s->recv_rows = worst;
 		if (max_rows && max_rows < worst)
-			s->recv_rows = max_rows / alignment * alignment;
+			s->recv_rows = max_rows / s->alignment * s->alignment;
 		s->bounded = s->recv_rows < worst;
 	}
 	if (!s->recv_rows)
