@@ -2,7 +2,10 @@
 /* Chooses how the ranks meet. */
 #include "boot.h"
 
+#include "../core/clock.h"
 #include "boot_kinds.h"
+#include "launch.h"
+#include "star.h"
 #include "team.h"
 
 enum ferry_status ferry_boot_check_bytes(const struct ferry_boot *boot,
@@ -13,6 +16,25 @@ enum ferry_status ferry_boot_check_bytes(const struct ferry_boot *boot,
 	return ferry_fail(boot->ctx, FERRY_INVAL,
 	                  "allgather: bytes is %zu, allowed are 1..%d", bytes,
 	                  FERRY_BOOT_MAX_BYTES);
+}
+
+static enum ferry_status open_launched(struct ferry_ctx *ctx,
+                                       struct ferry_boot **boot)
+{
+	const uint64_t deadline_ns =
+		ferry_deadline_ns(ctx->opt.open_timeout_ms);
+	struct ferry_launch launch;
+	struct ferry_address address;
+
+	FERRY_TRY(ferry_launch_read(ctx, &launch));
+	ctx->rank = launch.rank;
+	if (launch.n_ranks == 1)
+		return ferry_boot_open_self(ctx, boot);
+	FERRY_TRY(ferry_address_parse(ctx, launch.address, &address));
+	ferry_log(ctx, FERRY_LOG_DEBUG, "boot: rank %d of %d by %s, at %s",
+	          launch.rank, launch.n_ranks, launch.name, address.text);
+	return ferry_boot_open_star(ctx, &address, launch.rank, launch.n_ranks,
+	                            deadline_ns, boot);
 }
 
 static enum ferry_status choose(struct ferry_ctx *ctx,
@@ -30,7 +52,7 @@ static enum ferry_status choose(struct ferry_ctx *ctx,
 		return ferry_boot_open_callbacks(ctx, config->callbacks,
 		                                 config->rank, config->n_ranks,
 		                                 boot);
-	return ferry_boot_open_self(ctx, boot);
+	return open_launched(ctx, boot);
 }
 
 enum ferry_status ferry_boot_open(struct ferry_ctx *ctx,
@@ -41,7 +63,6 @@ enum ferry_status ferry_boot_open(struct ferry_ctx *ctx,
 		FERRY_WORLD_CONFIG_INIT;
 
 	FERRY_TRY(choose(ctx, config ? config : &defaults, boot));
-	ctx->rank = (*boot)->rank;
 	ferry_log(ctx, FERRY_LOG_DEBUG, "boot: %s, rank %d of %d",
 	          (*boot)->ops->name, (*boot)->rank, (*boot)->n_ranks);
 	return FERRY_OK;

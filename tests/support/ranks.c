@@ -67,8 +67,8 @@ static int report(const struct ranks *how, const struct ranks_board *board)
 	}
 }
 
-void ranks_run_at(const struct ranks *how, ranks_body *body, const char *file,
-                  int line)
+void ranks_run_at(const char *file, int line, const struct ranks *how,
+                  ranks_body *body)
 {
 	const int32_t limit_ms = how->limit_ms ? how->limit_ms : 30000;
 	struct ranks_course course = {

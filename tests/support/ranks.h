@@ -74,9 +74,9 @@ struct ranks {
 };
 
 /* Runs the body on all ranks; a failure is a failure of the cmocka test. */
-#define ranks_run(how, body) ranks_run_at(how, body, __FILE__, __LINE__)
-void ranks_run_at(const struct ranks *how, ranks_body *body, const char *file,
-                  int line);
+#define ranks_run(...) ranks_run_at(__FILE__, __LINE__, __VA_ARGS__)
+void ranks_run_at(const char *file, int line, const struct ranks *how,
+                  ranks_body *body);
 void ranks_free_shared(const struct ranks *how);
 
 /* The config that this rank's world is opened with, for bodies that open. */

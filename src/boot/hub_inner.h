@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the parts of the hub: state, introductions, output. */
+#ifndef FERRY_HUB_INNER_H
+#define FERRY_HUB_INNER_H
+
+#include "hub.h"
+
+/* The first failure stays, and every member will be told. */
+__attribute__((format(printf, 3, 4))) void
+ferry_hub_fail(struct ferry_hub *hub, enum ferry_status status, const char *fmt,
+               ...);
+
+/* A message of a member is whole. */
+void ferry_hub_member(struct ferry_hub *hub, struct ferry_hub_conn *conn);
+
+/* What came is no message that may come. */
+void ferry_hub_malformed(struct ferry_hub *hub, struct ferry_hub_conn *conn);
+
+/* Puts a message on its way; nothing else may be. */
+void ferry_conn_put(struct ferry_hub_conn *conn, struct ferry_msg head,
+                    const void *body);
+
+#endif

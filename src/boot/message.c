@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads messages piece by piece; proofs. */
+#include "message.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void ferry_reader_destroy(struct ferry_reader *reader)
+{
+	free(reader->body);
+	*reader = (struct ferry_reader){0};
+}
+
+/* Copies what is missing of a part that ends at `end` of the message. */
+static bool take(struct ferry_reader *reader, uint8_t *to, size_t end,
+                 const uint8_t **data, size_t *n_data)
+{
+	const size_t missing = end - reader->n_bytes;
+	const size_t n = *n_data < missing ? *n_data : missing;
+
+	if (n)
+		memcpy(to, *data, n);
+	*data += n;
+	*n_data -= n;
+	reader->n_bytes += n;
+	return n == missing;
+}
+
+static enum ferry_status reserve(struct ferry_reader *reader)
+{
+	const size_t bytes = (size_t)reader->head.bytes;
+
+	if (bytes <= reader->capacity)
+		return FERRY_OK;
+	uint8_t *body = realloc(reader->body, bytes);
+	if (!body)
+		return FERRY_NOMEM;
+	reader->body = body;
+	reader->capacity = bytes;
+	return FERRY_OK;
+}
+
+enum ferry_status ferry_reader_feed(struct ferry_reader *reader,
+                                    const uint8_t **data, size_t *n_data,
+                                    ferry_msg_allowed *allowed, const void *arg,
+                                    bool *ready)
+{
+	const size_t head = sizeof(reader->head);
+
+	*ready = false;
+	/* The message before this one was whole: begin anew. */
+	if (reader->n_bytes == head + reader->head.bytes)
+		reader->n_bytes = 0;
+	if (reader->n_bytes < head) {
+		uint8_t *to = (uint8_t *)&reader->head + reader->n_bytes;
+
+		if (!take(reader, to, head, data, n_data))
+			return FERRY_OK;
+		if (reader->head.magic != FERRY_MSG_MAGIC ||
+		    !allowed(arg, &reader->head))
+			return FERRY_PROTO;
+		FERRY_TRY(reserve(reader));
+	}
+	*ready = !reader->head.bytes ||
+	         take(reader, reader->body + (reader->n_bytes - head),
+	              head + (size_t)reader->head.bytes, data, n_data);
+	return FERRY_OK;
+}
+
+void ferry_proof(uint8_t mac[FERRY_SHA256_BYTES],
+                 const struct ferry_secret *secret, const char *who,
+                 const struct ferry_hello *hello,
+                 const uint8_t nonce[FERRY_NONCE_BYTES])
+{
+	struct ferry_hmac hmac;
+
+	ferry_hmac_begin(&hmac, secret->bytes, secret->n_bytes);
+	ferry_hmac_add(&hmac, who, strlen(who) + 1);
+	ferry_hmac_add(&hmac, hello, sizeof(*hello));
+	ferry_hmac_add(&hmac, nonce, FERRY_NONCE_BYTES);
+	ferry_hmac_end(&hmac, mac);
+}

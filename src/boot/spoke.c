@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads what the hub says. */
+#include "spoke.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool ferry_spoke_init(struct ferry_spoke *spoke, int32_t rank, int32_t n_ranks)
+{
+	*spoke = (struct ferry_spoke){.rank = rank, .n_ranks = n_ranks};
+	spoke->gone = calloc((size_t)n_ranks, sizeof(*spoke->gone));
+	return spoke->gone;
+}
+
+void ferry_spoke_destroy(struct ferry_spoke *spoke)
+{
+	ferry_reader_destroy(&spoke->reader);
+	free(spoke->result);
+	free(spoke->gone);
+}
+
+void ferry_spoke_fail(struct ferry_spoke *spoke, enum ferry_status status,
+                      const char *fmt, ...)
+{
+	va_list args;
+
+	if (spoke->failed)
+		return;
+	va_start(args, fmt);
+	vsnprintf(spoke->text, sizeof(spoke->text), fmt, args);
+	va_end(args);
+	spoke->failed = status;
+}
+
+void ferry_spoke_end(struct ferry_spoke *spoke)
+{
+	const bool told = spoke->gone[0];
+
+	spoke->gone[0] = true;
+	ferry_spoke_fail(spoke, FERRY_PEER, "boot: rank 0 %s",
+	                 told ? "closed its world" : "died");
+}
+
+static bool is_failure(uint64_t minus_status)
+{
+	switch (minus_status) {
+#define CASE(name, value, text) case (uint64_t) - (int64_t)(value):
+		FERRY_STATUS_MAP(CASE)
+#undef CASE
+		return minus_status != 0;
+	default:
+		return false;
+	}
+}
+
+static bool allowed(const void *arg, const struct ferry_msg *head)
+{
+	const struct ferry_spoke *spoke = arg;
+
+	switch (head->type) {
+	case FERRY_MSG_GO:
+		return head->bytes == 0 && !spoke->go;
+	case FERRY_MSG_RESULT:
+		return spoke->expected && !spoke->result &&
+		       head->bytes == spoke->expected &&
+		       head->arg == spoke->round;
+	case FERRY_MSG_DEAD:
+		return head->bytes == 0 &&
+		       (uint32_t)head->arg < (uint32_t)spoke->n_ranks;
+	case FERRY_MSG_FAIL:
+		return head->bytes < FERRY_TEXT_BYTES && is_failure(head->arg);
+	default:
+		return false;
+	}
+}
+
+static void message(struct ferry_spoke *spoke)
+{
+	struct ferry_reader *reader = &spoke->reader;
+
+	switch (reader->head.type) {
+	case FERRY_MSG_GO:
+		spoke->go = true;
+		return;
+	case FERRY_MSG_RESULT:
+		spoke->result = reader->body;
+		reader->body = NULL;
+		reader->capacity = 0;
+		return;
+	case FERRY_MSG_DEAD:
+		spoke->gone[(uint32_t)reader->head.arg] = true;
+		return;
+	default:
+		ferry_spoke_fail(
+			spoke, (enum ferry_status) - (int64_t)reader->head.arg,
+			"%.*s", (int)reader->head.bytes,
+			(const char *)reader->body);
+		return;
+	}
+}
+
+void ferry_spoke_input(struct ferry_spoke *spoke, const uint8_t *data,
+                       size_t n_data)
+{
+	while (n_data) {
+		bool ready;
+		const enum ferry_status status = ferry_reader_feed(
+			&spoke->reader, &data, &n_data, allowed, spoke, &ready);
+
+		if (status == FERRY_NOMEM)
+			ferry_spoke_fail(spoke, status,
+			                 "boot: out of memory for %zu bytes "
+			                 "from rank 0",
+			                 spoke->expected);
+		if (status == FERRY_PROTO)
+			ferry_spoke_fail(spoke, status,
+			                 "boot: rank 0 sent a malformed "
+			                 "message");
+		if (status != FERRY_OK)
+			return;
+		if (ready)
+			message(spoke);
+	}
+}

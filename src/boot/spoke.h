@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a rank knows from the hub's messages. Pure state, like the hub; sockets
+ * are in boot_star.c.
+ */
+#ifndef FERRY_SPOKE_H
+#define FERRY_SPOKE_H
+
+#include "message.h"
+
+struct ferry_spoke {
+	int32_t rank;
+	int32_t n_ranks;
+	struct ferry_reader reader;
+	bool go;         /* all ranks have come */
+	uint64_t round;  /* of the next allgather */
+	size_t expected; /* bytes of its result, 0: none is awaited */
+	uint8_t *result; /* malloc'ed, once it is here */
+	bool *gone;      /* [n_ranks] */
+	enum ferry_status failed;
+	char text[FERRY_TEXT_BYTES];
+};
+
+/* False: out of memory. */
+bool ferry_spoke_init(struct ferry_spoke *spoke, int32_t rank, int32_t n_ranks);
+void ferry_spoke_destroy(struct ferry_spoke *spoke);
+
+void ferry_spoke_input(struct ferry_spoke *spoke, const uint8_t *data,
+                       size_t n_data);
+/* The connection to rank 0 has ended. */
+void ferry_spoke_end(struct ferry_spoke *spoke);
+
+/* The first failure stays. */
+__attribute__((format(printf, 3, 4))) void
+ferry_spoke_fail(struct ferry_spoke *spoke, enum ferry_status status,
+                 const char *fmt, ...);
+
+#endif
