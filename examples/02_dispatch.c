@@ -7,9 +7,9 @@
  *
  * prints, in any order,
  *
- *     rank 0: 5 tokens, 8 rows for 4 experts, sums are right
- *     rank 1: 6 tokens, 6 rows for 4 experts, sums are right
- *     rank 2: 7 tokens, 4 rows for 4 experts, sums are right
+ *     rank 0: 5 tokens, 14 rows for 4 experts, sums are right
+ *     rank 1: 6 tokens, 7 rows for 4 experts, sums are right
+ *     rank 2: 7 tokens, 12 rows for 4 experts, sums are right
  */
 #include "example.h"
 

@@ -57,10 +57,8 @@ static void send(struct ferry_moe *moe, int32_t slot, struct batch *batch,
 	struct ferry_dispatch_in in = FERRY_DISPATCH_IN_INIT;
 
 	for (int i = 0; i < TOKENS * TOPK; i++) {
-		const int t = i / TOPK, k = i % TOPK;
-
-		batch->ids[t][k] = (t + layer * k) % EXPERTS;
-		batch->weights[t][k] = k == 0 ? 0.5f : 0.25f;
+		batch->ids[i / TOPK][i % TOPK] = (i + layer) % EXPERTS;
+		batch->weights[i / TOPK][i % TOPK] = i % TOPK ? 0.25f : 0.5f;
 	}
 	in.n_tokens = TOKENS;
 	in.x = batch->x;

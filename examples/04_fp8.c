@@ -8,8 +8,8 @@
  *
  * prints, in any order,
  *
- *     rank 0: 12 list entries over 8 rows, worst error 0.062
- *     rank 1: 12 list entries over 8 rows, worst error 0.062
+ *     rank 0: 12 list entries over 8 rows, worst error 0.040
+ *     rank 1: 12 list entries over 8 rows, worst error 0.040
  */
 #include <math.h>
 #include <string.h>

@@ -7,8 +7,8 @@
  *
  * prints
  *
- *     rows of the ranks, expert 0 once:      48 16, imbalance 1.50
- *     rows of the ranks, expert 0 on both:   32 32, imbalance 1.00
+ *     rows of the ranks, expert 0 once:      44 20, imbalance 1.38
+ *     rows of the ranks, expert 0 on both:   28 36, imbalance 1.12
  *     the sums are the same bits
  */
 #include <string.h>
