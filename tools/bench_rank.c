@@ -19,6 +19,10 @@ void bench_configure(const struct bench_case *c,
 	config->n_experts = c->experts;
 	config->layout = c->layout;
 	config->combine = c->combine;
+	/* A token that takes an expert twice needs two of its rows. */
+	if (c->routing == BENCH_MESSY && c->layout == FERRY_EXPERT_PADDED)
+		config->max_recv_rows =
+			(int64_t)c->n_ranks * config->max_tokens * c->topk;
 	if (!c->fp8)
 		return;
 	config->dtype = FERRY_FP8_E4M3;

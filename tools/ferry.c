@@ -19,6 +19,7 @@ static const struct command commands[] = {
 	{"info", cmd_info, "version, fabrics and why, CPU, caches, NUMA"},
 	{"env", cmd_env, "environment variables, defaults, values in force"},
 	{"run", cmd_run, "start a program as N ranks on this host"},
+	{"check", cmd_check, "self-test of this machine, data verified"},
 	{"bench", cmd_bench, "latency and bandwidth against floor and MPI"},
 };
 

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ferry check: the self-test of this machine, fabric by fabric. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <ferry/fabric.h>
+
+#include "alloc.h"
+#include "bench_copy.h"
+#include "build_info.h"
+#include "check.h"
+#include "commands.h"
+#include "core/clock.h"
+#include "fabric_choice.h"
+#include "job.h"
+#include "json.h"
+#include "machine.h"
+
+struct check_options {
+	int64_t ranks, seconds, seed;
+	const char *fabric;
+	bool json;
+};
+
+#define AT(field) offsetof(struct check_options, field)
+
+static const struct opt options[] = {
+	{"ranks", 'n', OPT_INT, AT(ranks), "N", "2", 1, JOB_MAX_RANKS, NULL,
+         "ranks to start"},
+	{"fabric", 'f', OPT_TEXT, AT(fabric), "NAME", "all", 0, 0, NULL,
+         "fabric to test, as ferry info lists them, or all that work here"},
+	{"seconds", 's', OPT_INT, AT(seconds), "S", "2", 0, 86400, NULL,
+         "seconds of dispatch and combine of random shapes, each fabric"},
+	{"seed", 'r', OPT_INT, AT(seed), "N", "0", 0, INT64_MAX, NULL,
+         "seed of shapes and data; 0: a new one"},
+	{"json", 'j', OPT_FLAG, AT(json), NULL, NULL, 0, 0, NULL,
+         "JSON instead of text"},
+	{0},
+};
+
+static const struct opt_command command = {
+	.name = "ferry check",
+	.summary = "self-test of this machine, data verified",
+	.options = options,
+	.examples = "  ferry check\n"
+		    "  ferry check --ranks 8 --fabric shm --seconds 60\n",
+};
+
+enum { FABRICS_MAX = 16 };
+
+/* One fabric: a result, or why there is none. */
+struct check_line {
+	char fabric[32];
+	char skipped[160];        /* reason; empty: tested */
+	bool failed;              /* a rank failed or died */
+	struct check_tally tally; /* sums, and rank 0's figures */
+};
+
+struct check_run {
+	const struct check_options *options;
+	struct bench_copy copy;
+	int n_lines;
+	struct check_line lines[FABRICS_MAX];
+};
+
+static void sum_up(struct check_line *line, const struct check_tally *tallies,
+                   int64_t n_ranks)
+{
+	line->tally = tallies[0];
+	for (int64_t r = 1; r < n_ranks; r++) {
+		line->tally.n_puts += tallies[r].n_puts;
+		line->tally.wrong_puts += tallies[r].wrong_puts;
+		line->tally.wrong_values += tallies[r].wrong_values;
+	}
+	if (*tallies[0].fabric)
+		memcpy(line->fabric, tallies[0].fabric, sizeof(line->fabric));
+}
+
+static void test_fabric(struct check_run *run, struct crew *crew)
+{
+	const struct check_options *o = run->options;
+	const size_t bytes = (size_t)o->ranks * sizeof(struct check_tally);
+	struct check_line *line = &run->lines[run->n_lines++];
+	struct check_work work = {(uint64_t)o->seed, o->seconds * 1000,
+	                          alloc_shared(bytes)};
+
+	snprintf(line->fabric, sizeof(line->fabric), "%s",
+	         crew->fabric ? crew->fabric : "auto");
+	if (isatty(2))
+		fprintf(stderr, "\r\033[Kfabric %s ... ", line->fabric);
+	crew->body = check_body;
+	crew->arg = &work;
+	line->failed = crew_run(crew) != EXIT_GOOD;
+	sum_up(line, work.tallies, o->ranks);
+	alloc_shared_free(work.tallies, bytes);
+	if (isatty(2))
+		fputs("\r\033[K", stderr);
+}
+
+static void test_all(struct check_run *run, struct crew *crew)
+{
+	struct ferry_fabric_info fabric;
+
+	for (int i = 0; i < FABRICS_MAX && ferry_fabric_get(i, &fabric); i++) {
+		if (fabric.score > 0) {
+			fabric_choose(&command, fabric.name, crew);
+			test_fabric(run, crew);
+			continue;
+		}
+		struct check_line *line = &run->lines[run->n_lines++];
+
+		snprintf(line->fabric, sizeof(line->fabric), "%s", fabric.name);
+		snprintf(line->skipped, sizeof(line->skipped), "%s",
+		         fabric.reason);
+	}
+}
+
+static int64_t wrong_of(const struct check_line *line)
+{
+	return line->tally.wrong_puts + line->tally.wrong_values;
+}
+
+static void print_line(const struct check_line *line)
+{
+	const struct check_tally *t = &line->tally;
+
+	if (*line->skipped) {
+		printf("%-10s skipped: %s\n", line->fabric, line->skipped);
+		return;
+	}
+	printf("%-10s %-6s %9" PRId64 " %9" PRId64 " %10.2f %10.2f %9.2f "
+	       "%8" PRId64 "\n",
+	       line->fabric, line->failed ? "FAILED" : "ok", t->n_puts,
+	       t->n_shapes, t->flag_p50_us, t->flag_p99_us,
+	       t->put_bytes_per_s / 1e9, wrong_of(line));
+}
+
+static void print_head(const struct check_run *run)
+{
+	struct build_info build;
+	struct machine m;
+
+	build_info_read(&build);
+	machine_read(&m);
+	printf("# ferry    %s, commit %s, %s\n", build.version, build.commit,
+	       build.compiler);
+	printf("# machine  %s, %s, %d of %d CPUs usable\n", m.host, m.cpu,
+	       m.n_usable_cpus, m.n_cpus);
+	printf("# ranks    %" PRId64 ", seed %" PRId64 "\n",
+	       run->options->ranks, run->options->seed);
+	printf("# copy     %.2f GB/s read + written, all ranks together\n",
+	       run->copy.best / 1e9);
+	puts("# puts     blocks of known bytes, verified; shapes: dispatch and "
+	     "combine of\n"
+	     "#          random shapes, verified; flag: signal to wait, one "
+	     "way; put: rate");
+	printf("#%-9s %-6s %9s %9s %10s %10s %9s %8s\n", "fabric", "state",
+	       "puts", "shapes", "flag_p50us", "flag_p99us", "put_GB/s",
+	       "wrong");
+}
+
+static cJSON *line_json(const struct check_line *line)
+{
+	const struct check_tally *t = &line->tally;
+	cJSON *o = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(o, "fabric", line->fabric);
+	cJSON_AddStringToObject(o, "state",
+	                        *line->skipped ? "skipped"
+	                        : line->failed ? "failed"
+	                                       : "ok");
+	if (*line->skipped) {
+		cJSON_AddStringToObject(o, "reason", line->skipped);
+		return o;
+	}
+	cJSON_AddNumberToObject(o, "puts", (double)t->n_puts);
+	cJSON_AddNumberToObject(o, "shapes", (double)t->n_shapes);
+	json_add_rounded(o, "flag_p50_us", t->flag_p50_us);
+	json_add_rounded(o, "flag_p99_us", t->flag_p99_us);
+	json_add_rounded(o, "put_bytes_per_s", t->put_bytes_per_s);
+	cJSON_AddNumberToObject(o, "wrong", (double)wrong_of(line));
+	return o;
+}
+
+static bool print_json(const struct check_run *run)
+{
+	cJSON *document = json_document("ferry-check-1");
+	cJSON *meta = cJSON_AddObjectToObject(document, "meta");
+	struct build_info build;
+	struct machine machine;
+	cJSON *rows;
+
+	build_info_read(&build);
+	machine_read(&machine);
+	cJSON_AddStringToObject(meta, "version", build.version);
+	cJSON_AddStringToObject(meta, "commit", build.commit);
+	cJSON_AddNumberToObject(meta, "ranks", (double)run->options->ranks);
+	cJSON_AddNumberToObject(meta, "seed", (double)run->options->seed);
+	json_add_rounded(meta, "copy_bytes_per_s", run->copy.best);
+	cJSON_AddItemToObject(meta, "machine", machine_json(&machine));
+	rows = cJSON_AddArrayToObject(document, "rows");
+	for (int i = 0; i < run->n_lines; i++)
+		cJSON_AddItemToArray(rows, line_json(&run->lines[i]));
+	return json_write(document, "-");
+}
+
+static int finish(const struct check_run *run)
+{
+	int64_t wrong = 0;
+	bool failed = false;
+	int n_tested = 0;
+
+	for (int i = 0; i < run->n_lines; i++) {
+		wrong += wrong_of(&run->lines[i]);
+		failed |= run->lines[i].failed;
+		n_tested += !*run->lines[i].skipped;
+	}
+	if (run->options->json) {
+		failed |= !print_json(run);
+	} else {
+		print_head(run);
+		for (int i = 0; i < run->n_lines; i++)
+			print_line(&run->lines[i]);
+		printf("# %" PRId64 " wrong\n", wrong);
+	}
+	if (failed || wrong)
+		return EXIT_FAILED;
+	return n_tested ? EXIT_GOOD : EXIT_NOT_HERE;
+}
+
+int cmd_check(int argc, char **argv)
+{
+	struct check_options o = {0};
+	struct check_run run = {.options = &o};
+	struct crew crew = {.name = command.name};
+	int first;
+	int status = opt_parse(&command, argc, argv, &o, &first);
+	const bool all = status == OPT_GO_ON && !strcmp(o.fabric, "all");
+
+	if (status == OPT_GO_ON && !all)
+		status = fabric_choose(&command, o.fabric, &crew);
+	if (status != OPT_GO_ON)
+		return status;
+	crew.n_ranks = (int32_t)o.ranks;
+	if (o.seed == 0)
+		o.seed = (int64_t)(ferry_now_ns() ^ (uint64_t)getpid() << 40) &
+		         INT64_MAX;
+	if (!bench_copy_run(&crew, &run.copy))
+		return EXIT_FAILED;
+	if (all)
+		test_all(&run, &crew);
+	else
+		test_fabric(&run, &crew);
+	return finish(&run);
+}
