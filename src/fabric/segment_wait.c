@@ -296,6 +296,9 @@ static bool flush_over(struct ferry_segment *segment)
 
 enum ferry_status ferry_segment_flush(struct ferry_segment *segment)
 {
+	if (!segment)
+		return ferry_fail(NULL, FERRY_INVAL,
+		                  "segment_flush: segment is NULL");
 	FERRY_TRY(ferry_segment_kick(segment));
 	if (segment->direct || segment->mem->ops->flushed(segment->mem))
 		return FERRY_OK;
