@@ -35,7 +35,7 @@ static const struct setting {
 	{"trace:shm", RANKS_PROCESSES, "", true},
 	{"fault:local", RANKS_THREADS, "FAULT=delay:us=50", true},
 	{"local", RANKS_THREADS, "FAULT=reorder", true},
-	{"shm", RANKS_PROCESSES, "FAULT=reorder delay:us=5,rank=1", true},
+	{"shm", RANKS_PROCESSES, "FAULT=reorder delay:us=5,rank=0", true},
 	{"trace:fault:wire", RANKS_THREADS, "FAULT=reorder", true},
 };
 
