@@ -44,7 +44,7 @@ enum {
 };
 
 /*
- * What a rank knows of a failure, 64 bytes. Entry r of every rank's verdicts
+ * What a rank knows of a failure, 256 bytes. Entry r of every rank's verdicts
  * is written by rank r, at most once, and published by counter
  * FERRY_SIGNAL_VERDICT + r. All ranks choose the same one (verdict.c), so that
  * all report the same root. Status FERRY_OK is a good-bye: the rank has closed
@@ -61,8 +61,10 @@ struct ferry_verdict {
 	uint32_t flags; /* FERRY_VERDICT_... */
 	uint64_t epoch; /* dispatches of the slot before this one */
 	int64_t value;  /* bad id, number of tokens, rows */
-	uint64_t reserved[2];
+	char text[208]; /* words of the reporter, "": made from the above */
 };
+
+_Static_assert(sizeof(struct ferry_verdict) == 256, "whole cache lines");
 
 /*
  * Counters below the caller's, n_ranks of each kind but the first:
@@ -99,7 +101,6 @@ struct ferry_segment {
 	uint32_t told;   /* 1: the own verdict is on its way */
 	pthread_mutex_t lock; /* of what follows */
 	uint64_t poisoned_ns; /* when a verdict was first seen, 0: never */
-	char told_text[512];  /* words for the own verdict, "": none */
 	bool *here;           /* [n_ranks] whose verdict is here */
 	struct ferry_verdict verdict;
 	struct ferry_error error;   /* verdict as the public record */

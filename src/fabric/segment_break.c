@@ -71,8 +71,8 @@ void ferry_segment_tell(struct ferry_segment *segment,
 	pthread_mutex_lock(&segment->lock);
 	segment->verdicts[rank] = *mine;
 	segment->verdicts[rank].reporter = rank;
-	snprintf(segment->told_text, sizeof(segment->told_text), "%s",
-	         text ? text : "");
+	snprintf(segment->verdicts[rank].text,
+	         sizeof(segment->verdicts[rank].text), "%s", text ? text : "");
 	pthread_mutex_unlock(&segment->lock);
 	publish(segment);
 }
@@ -162,9 +162,9 @@ static void keep(struct ferry_segment *segment,
 	segment->verdict = *verdict;
 	ferry_verdict_record(verdict, error);
 	error->rank = rank;
-	if (verdict->reporter == rank && segment->told_text[0])
-		snprintf(error->text, sizeof(error->text), "%s",
-		         segment->told_text);
+	if (verdict->text[0])
+		snprintf(error->text, sizeof(error->text), "%.*s",
+		         (int)sizeof(verdict->text), verdict->text);
 	else
 		ferry_verdict_text(verdict, error->text, sizeof(error->text));
 	store_release_u32(&segment->broken, 1);
