@@ -160,7 +160,7 @@ static void write_token_tables(const struct oracle *o,
                                const struct oracle_rank *r,
                                const struct ferry_dispatch_out *out)
 {
-	const int32_t topk = o->topk[0];
+	const int32_t topk = o->config.topk;
 	const int64_t n = 2 * o->n_ranks * o->cap * topk;
 
 	for (int64_t i = 0; i < n; i++) {

@@ -84,7 +84,7 @@ static void make_map(struct map *m, const struct ferry_moe_config *config,
 {
 	const int32_t *slots =
 		placement ? placement->expert_slots : config->expert_slots;
-	const int32_t target = (int32_t)(spec->seed >> 7) & 0x7fff;
+	const int32_t target = (int32_t)(spec->favourite >> 7) & 0x7fff;
 
 	*m = (struct map){.placement = placement,
 	                  .direct = spec->id_kind == FERRY_ID_SLOT,
@@ -123,7 +123,7 @@ static int32_t wish(const struct map *m, const struct traffic_spec *spec,
 
 	switch (spec->routing) {
 	case TRAFFIC_ONE_EXPERT:
-		return (int32_t)(spec->seed % (uint64_t)n);
+		return (int32_t)(spec->favourite % (uint64_t)n);
 	case TRAFFIC_ONE_RANK:
 		if (m->target_end == m->target_first)
 			break;

@@ -21,6 +21,7 @@ enum traffic_routing {
 
 struct traffic_spec {
 	uint64_t seed;
+	uint64_t favourite; /* picks the expert or rank that all want */
 	int32_t n_tokens;
 	int32_t hidden, topk; /* 0: the channel's maxima */
 	enum traffic_routing routing;

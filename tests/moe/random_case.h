@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A random channel and random operations on it, from a seed. */
+#ifndef RANDOM_CASE_H
+#define RANDOM_CASE_H
+
+#include "drive.h"
+
+struct random_case {
+	uint64_t seed;
+	struct ferry_moe_config config;
+	bool placed; /* `placement` is used */
+	struct ferry_placement_config placement;
+	int32_t expert_slots[RANKS_MAX];
+	int32_t slot_expert[512];
+	int32_t n_steps;
+};
+
+void random_case_make(struct random_case *c, uint64_t seed, int32_t n_ranks);
+
+/*
+ * Step number `i` as `rank` does it. `combine`: whether the ranks combine.
+ * Equal on all ranks where it must be.
+ */
+void random_case_step(const struct random_case *c, int32_t i, int32_t rank,
+                      struct drive_step *step, bool *combine);
+
+/* Number of operation slots, and the slot of step i. */
+int32_t random_case_slot(const struct random_case *c, int32_t i);
+
+/* One line that tells what is tried. */
+void random_case_print(const struct random_case *c);
+
+#endif
