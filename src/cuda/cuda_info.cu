@@ -16,10 +16,12 @@ int32_t ferry_cuda_count(char reason[FERRY_CUDA_REASON_BYTES])
 	cudaDriverGetVersion(&driver);
 	cudaRuntimeGetVersion(&runtime);
 	if (error != cudaSuccess || n == 0) {
-		snprintf(reason, FERRY_CUDA_REASON_BYTES, "%s",
-		         n == 0 && error == cudaSuccess
-		                 ? "the driver sees no GPU"
-		                 : cudaGetErrorString(error));
+		const char *why = driver == 0 ? "no NVIDIA driver is loaded"
+		                  : error == cudaSuccess
+		                          ? "the driver sees no GPU"
+		                          : cudaGetErrorString(error);
+
+		snprintf(reason, FERRY_CUDA_REASON_BYTES, "%s", why);
 		return 0;
 	}
 	snprintf(reason, FERRY_CUDA_REASON_BYTES,
@@ -28,15 +30,15 @@ int32_t ferry_cuda_count(char reason[FERRY_CUDA_REASON_BYTES])
 	return n;
 }
 
-static void print_uuid(char text[40], const cudaUUID_t *uuid)
+static void print_uuid(char text[41], const cudaUUID_t *uuid)
 {
-	char *p = text + snprintf(text, 40, "GPU");
+	char *p = text + snprintf(text, 41, "GPU");
 
 	for (int i = 0; i < 16; i++) {
 		const bool dash =
 			i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
 
-		p += snprintf(p, (size_t)(text + 40 - p), "%s%02x",
+		p += snprintf(p, (size_t)(text + 41 - p), "%s%02x",
 		              dash ? "-" : "",
 		              (unsigned)(unsigned char)uuid->bytes[i]);
 	}

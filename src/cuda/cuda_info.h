@@ -18,7 +18,7 @@ enum { FERRY_CUDA_REASON_BYTES = 160 };
 
 struct ferry_cuda_device {
 	char name[256];
-	char uuid[40]; /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
+	char uuid[41]; /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
 	char pci[16];  /* "0000:19:00.0" */
 	int32_t compute_major, compute_minor;
 	int32_t n_sms;
