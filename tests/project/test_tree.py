@@ -17,11 +17,12 @@ HEADER_LINES, SOURCE_LINES, FUNCTION_LINES, KERNEL_LINES = 300, 600, 80, 150
 
 FORBIDDEN = [
     ("the library must not exit, print or hook signals",
-     r"\b(exit|_Exit|quick_exit|abort|printf|vprintf|puts|putchar|perror|"
+     r"(?<![>.\w])(exit|_Exit|quick_exit|abort|printf|vprintf|puts|putchar|perror|"
      r"signal|sigaction|atexit)\s*\("),
     ("assert in the library: a status with a message instead",
      r"(?<!\w)assert\s*\("),
-    ("typedef of a struct or enum", r"\btypedef\s+(struct|enum|union)\b"),
+    ("typedef of a struct or enum", 
+     r"\btypedef\s+(struct|enum|union)\b[^;(]*;"),
 ]
 ATOMIC = r"__atomic_|__sync_|\bstdatomic\b|\bmemory_order_|__threadfence"
 ASM = r"\basm\b|__asm"
