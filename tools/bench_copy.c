@@ -17,7 +17,7 @@
 #include "machine.h"
 #include "opt.h"
 
-enum { PASSES = 6, ALIGN = 4096, LEAST_BLOCK = 4 << 20 };
+enum { PASSES = 4, ALIGN = 4096, LEAST_BLOCK = 4 << 20 };
 
 const char *const bench_copy_names[BENCH_COPY_WAYS] = {"memcpy", "streaming",
                                                        "kernel"};

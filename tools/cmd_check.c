@@ -2,6 +2,7 @@
 /* ferry check: the self-test of this machine, fabric by fabric. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,8 +30,9 @@ struct check_options {
 static const struct opt options[] = {
 	{"ranks", 'n', OPT_INT, AT(ranks), "N", "2", 1, JOB_MAX_RANKS, NULL,
          "ranks to start"},
-	{"fabric", 'f', OPT_TEXT, AT(fabric), "NAME", "all", 0, 0, NULL,
-         "fabric to test, as ferry info lists them, or all that work here"},
+	{"fabric", 'f', OPT_TEXT, AT(fabric), "NAME", NULL, 0, 0, NULL,
+         "fabric to test, as ferry info lists them, or all that work here; all "
+         "when neither this nor FERRY_FABRIC is given"},
 	{"seconds", 's', OPT_INT, AT(seconds), "S", "2", 0, 86400, NULL,
          "seconds of dispatch and combine of random shapes, each fabric"},
 	{"seed", 'r', OPT_INT, AT(seed), "N", "0", 0, INT64_MAX, NULL,
@@ -237,7 +239,8 @@ int cmd_check(int argc, char **argv)
 	struct crew crew = {.name = command.name};
 	int first;
 	int status = opt_parse(&command, argc, argv, &o, &first);
-	const bool all = status == OPT_GO_ON && !strcmp(o.fabric, "all");
+	const bool all =
+		o.fabric ? !strcmp(o.fabric, "all") : !getenv("FERRY_FABRIC");
 
 	if (status == OPT_GO_ON && !all)
 		status = fabric_choose(&command, o.fabric, &crew);

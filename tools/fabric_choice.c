@@ -2,6 +2,7 @@
 /* The answer to --fabric: known, usable here, threads or processes. */
 #include "fabric_choice.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include <ferry/fabric.h>
@@ -29,6 +30,8 @@ int fabric_choose(const struct opt_command *command, const char *name,
                   struct crew *crew)
 {
 	struct ferry_fabric_info fabric;
+	if (!name)
+		name = getenv("FERRY_FABRIC");
 	const char *colon = name ? strrchr(name, ':') : NULL;
 	const char *inner = colon ? colon + 1 : name;
 

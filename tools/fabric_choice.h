@@ -8,7 +8,8 @@
 
 /*
  * Sets crew->fabric and crew->threads for a name, also behind a wrapper
- * ("trace:shm"); NULL is the best fit for processes. Returns OPT_GO_ON,
+ * ("trace:shm"). NULL: FERRY_FABRIC, and without it the best fit for
+ * processes. Returns OPT_GO_ON,
  * EXIT_USAGE for an unknown name, EXIT_NOT_HERE with the fabric's reason.
  */
 int fabric_choose(const struct opt_command *command, const char *name,

@@ -1,21 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sum and scale over vectors, the same text for every instruction set: a
- * kern_*.c defines the operations and then includes this file. Expected:
+ * The loops of the vector kernels, once. kern_avx2.c, kern_avx512.c and
+ * kern_neon.c define the operations on one vector first and then include this
+ * file, which makes the static functions sum, copy, scale and quantize.
+ * Expected of them:
  *
  *   vec                          a vector of LANES floats (LANES divides 128)
  *   vec_set1, vec_add, vec_mul   as named; vec_fma(a, b, c) is a * b + c
  *   vec_load, vec_store          LANES elements of a dtype at any address;
  *                                storing rounds, and makes NaN canonical
+ *   vec_store_e4m3               LANES elements, rounded and saturated
+ *   block_amax                   largest magnitude of 128 bf16, not NaN
+ *   stream_lines                 whole lines past the cache, 64-byte aligned
+ *   stream_fence                 orders them before later stores
  */
+#ifndef FERRY_KERN_VECTOR_H
+#define FERRY_KERN_VECTOR_H
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 enum {
 	/* Accumulators in flight: hides the latency of fma and loads. */
-	UNROLL = 8,
-	/* Bytes of all rows together that sum prefetches; bounds per row. */
-	AHEAD_BYTES = 8192,
-	AHEAD_LEAST = 256,
-	AHEAD_MOST = 2048,
+	UNROLL = 4,
+	LINE_BYTES = 64,
+	/* Of a row at a time, so that n destinations find it in L1. */
+	COPY_BLOCK_BYTES = 16384,
 };
 
 struct sum_args {
@@ -24,7 +33,6 @@ struct sum_args {
 	const float *weights;
 	const char *residual;
 	int n;
-	size_t ahead; /* bytes from what is read to what is prefetched */
 };
 
 /* bf16, fp16 or fp32. Constant wherever it is asked. */
@@ -50,31 +58,7 @@ ALWAYS_INLINE void vec_store_n(void *to, enum ferry_dtype dtype, vec x,
 	memcpy(to, pad, n * dtype_bytes(dtype));
 }
 
-/* May point past the row: often the next row is there, and it never faults. */
-ALWAYS_INLINE void prefetch(const char *from, size_t bytes)
-{
-	for (size_t i = 0; i < bytes; i += LINE_BYTES)
-		__builtin_prefetch(from + i);
-}
-
-/*
- * The hardware follows one row well but not eight in turn, so sum prefetches
- * by itself, less of each row when there are many. 8 rows of 7168 bf16 from
- * memory: 31 instead of 12 GB/s (dev/kernels.md).
- */
-ALWAYS_INLINE size_t bytes_ahead(int n)
-{
-	const size_t share = AHEAD_BYTES / (n > 0 ? (size_t)n : 1);
-
-	return share < AHEAD_LEAST  ? AHEAD_LEAST
-	       : share > AHEAD_MOST ? AHEAD_MOST
-	                            : share;
-}
-
-/*
- * Elements i.. of the sum, n_vectors of them. The accumulators stay in
- * registers across the rows; at -O2 gcc needs to be told.
- */
+/* Elements i.. of the sum, n_vectors of them: accumulators stay in registers */
 ALWAYS_INLINE void sum_vectors(const struct sum_args *s,
                                enum ferry_dtype out_dtype,
                                enum ferry_dtype in_dtype, size_t i,
@@ -85,7 +69,6 @@ ALWAYS_INLINE void sum_vectors(const struct sum_args *s,
 	const size_t out_at = i * dtype_bytes(out_dtype);
 	vec acc[UNROLL];
 
-#pragma GCC unroll 8
 	for (int v = 0; v < n_vectors; v++)
 		acc[v] = vec_set1(0);
 	for (int j = 0; j < s->n; j++) {
@@ -94,16 +77,12 @@ ALWAYS_INLINE void sum_vectors(const struct sum_args *s,
 		const vec weight =
 			vec_set1(s->weights != NULL ? s->weights[j] : 1.0f);
 
-		if (n_vectors > 1)
-			prefetch(row + s->ahead, UNROLL * in_step);
-#pragma GCC unroll 8
 		for (int v = 0; v < n_vectors; v++)
 			acc[v] = vec_fma(
 				weight,
 				vec_load(row + (size_t)v * in_step, in_dtype),
 				acc[v]);
 	}
-#pragma GCC unroll 8
 	for (int v = 0; v < n_vectors; v++) {
 		const size_t at = out_at + (size_t)v * out_step;
 
@@ -173,7 +152,6 @@ static void sum(void *out, enum ferry_dtype out_dtype, const void *const *rows,
 		.weights = weights,
 		.residual = residual,
 		.n = n,
-		.ahead = bytes_ahead(n),
 	};
 
 	if (out_dtype == FERRY_BF16)
@@ -213,3 +191,75 @@ static void scale(void *out, const void *in, enum ferry_dtype dtype,
 	else
 		scale_typed(out, in, FERRY_FP32, weight, n_elements);
 }
+
+ALWAYS_INLINE void quantize_block(uint8_t *out, const uint16_t *in,
+                                  float reciprocal)
+{
+	const vec r = vec_set1(reciprocal);
+
+	for (int i = 0; i < FERRY_QUANT_BLOCK; i += LANES)
+		vec_store_e4m3(out + i,
+		               vec_mul(vec_load(in + i, FERRY_BF16), r));
+}
+
+static void quantize(uint8_t *out, void *scales,
+                     enum ferry_scale_type scale_type, const uint16_t *in,
+                     size_t n_elements)
+{
+	const size_t n_whole = n_elements / FERRY_QUANT_BLOCK;
+	const size_t n_rest = n_elements % FERRY_QUANT_BLOCK;
+
+	for (size_t b = 0; b < n_whole; b++) {
+		const uint16_t *block = in + b * FERRY_QUANT_BLOCK;
+
+		quantize_block(out + b * FERRY_QUANT_BLOCK, block,
+		               quant_store_scale(scales, scale_type, b,
+		                                 block_amax(block)));
+	}
+	if (n_rest != 0) { /* padded with zeros, which leave amax alone */
+		uint16_t block[FERRY_QUANT_BLOCK] = {0};
+		uint8_t q[FERRY_QUANT_BLOCK];
+
+		memcpy(block, in + n_whole * FERRY_QUANT_BLOCK,
+		       n_rest * sizeof(*in));
+		quantize_block(q, block,
+		               quant_store_scale(scales, scale_type, n_whole,
+		                                 block_amax(block)));
+		memcpy(out + n_whole * FERRY_QUANT_BLOCK, q, n_rest);
+	}
+}
+
+/* Whole lines go past the cache, the ends the usual way. */
+static void copy_far(char *to, const char *from, size_t bytes)
+{
+	const size_t head = (size_t)(-(uintptr_t)to % LINE_BYTES);
+	const size_t lines = (bytes - head) / LINE_BYTES * LINE_BYTES;
+
+	memcpy(to, from, head);
+	stream_lines(to + head, from + head, lines);
+	memcpy(to + head + lines, from + head + lines, bytes - head - lines);
+}
+
+static void copy(void *const *to, int n, const void *from, size_t bytes,
+                 bool far)
+{
+	const bool stream = far && bytes >= 4 * LINE_BYTES;
+
+	for (size_t at = 0; at < bytes; at += COPY_BLOCK_BYTES) {
+		const size_t left = bytes - at;
+		const size_t len =
+			left < COPY_BLOCK_BYTES ? left : COPY_BLOCK_BYTES;
+
+		for (int j = 0; j < n; j++)
+			if (stream && len >= LINE_BYTES)
+				copy_far((char *)to[j] + at,
+				         (const char *)from + at, len);
+			else
+				memcpy((char *)to[j] + at,
+				       (const char *)from + at, len);
+	}
+	if (stream)
+		stream_fence();
+}
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs a command line in a test and keeps what it said. */
+#ifndef PROGRAM_H
+#define PROGRAM_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include <cjson/cJSON.h>
+
+enum { PROGRAM_LIMIT_MS = 60000 };
+
+/* The tool under test. */
+extern const char ferry_program[];
+
+struct program {
+	int status; /* exit status; 128 + n after signal n */
+	char *out, *err;
+};
+
+/*
+ * Runs "ferry" with the words of a line, blanks between them, as a shell would
+ * without any quoting: use program_run_words for anything else. A program
+ * that runs longer than PROGRAM_LIMIT_MS fails the test.
+ */
+struct program program_run(const char *line);
+struct program program_run_words(const char *const *words);
+void program_free(struct program *program);
+
+/* Starts without waiting; *out reads its stdout and stderr. */
+pid_t program_start(const char *const *words, int *out);
+
+/* Ends it when it should not be there any more; its exit status. */
+int program_wait(pid_t pid);
+
+/* Everything up to the end, as text. */
+char *program_read_all(int fd);
+
+/* The program's stdout as JSON with this schema; fails the test otherwise. */
+cJSON *program_json(const struct program *program, const char *schema);
+
+/* Fails the test unless text contains the part. */
+void assert_contains(const char *text, const char *part);
+
+#endif

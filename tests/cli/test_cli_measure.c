@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check and bench with tiny shapes: documents, columns, nothing wrong. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli_cmocka.h"
+#include "program.h"
+
+static double number(const cJSON *object, const char *name)
+{
+	const cJSON *item = cJSON_GetObjectItem(object, name);
+
+	if (!cJSON_IsNumber(item))
+		fail_msg("no number '%s'", name);
+	return item->valuedouble;
+}
+
+static const char *text(const cJSON *object, const char *name)
+{
+	const char *value =
+		cJSON_GetStringValue(cJSON_GetObjectItem(object, name));
+
+	if (!value)
+		fail_msg("no text '%s'", name);
+	return value;
+}
+
+static cJSON *json_of(const char *line, const char *schema)
+{
+	struct program p = program_run(line);
+
+	if (p.status != 0)
+		fail_msg("%s: status %d: %s", line, p.status, p.err);
+	cJSON *document = program_json(&p, schema);
+
+	program_free(&p);
+	return document;
+}
+
+static void test_info_and_env_json(void **state)
+{
+	cJSON *d = json_of("info --json --report", "ferry-info-1");
+	const cJSON *machine = cJSON_GetObjectItem(d, "machine");
+
+	(void)state;
+	assert_true(cJSON_GetArraySize(cJSON_GetObjectItem(d, "fabrics")) >= 3);
+	assert_true(number(machine, "usable_cpus") >= 1);
+	assert_true(cJSON_IsArray(cJSON_GetObjectItem(d, "environment")));
+	assert_true(cJSON_IsArray(cJSON_GetObjectItem(d, "gpus")));
+	cJSON_Delete(d);
+	d = json_of("env --json", "ferry-env-1");
+	assert_true(cJSON_GetArraySize(cJSON_GetObjectItem(d, "variables")) >=
+	            10);
+	cJSON_Delete(d);
+}
+
+static void check_row(const cJSON *row, const char *phase, const char *impl)
+{
+	assert_string_equal(text(row, "phase"), phase);
+	assert_string_equal(text(row, "impl"), impl);
+	assert_true(number(row, "p50_us") > 0);
+	assert_true(number(row, "p99_us") >= number(row, "p50_us"));
+	assert_true(number(row, "max_us") >= number(row, "p99_us"));
+	assert_true(number(row, "logical_bytes") > 0);
+	assert_true(number(row, "wire_bytes") <= number(row, "logical_bytes"));
+	assert_true(number(row, "floor_us") > 0);
+	assert_true(number(row, "wrong") == 0);
+}
+
+static void test_bench_document(void **state)
+{
+	static const char *const phases[] = {"dispatch", "combine", "pair"};
+	cJSON *d = json_of("bench --ranks 2 --tokens 3,8 --hidden 96 --topk 2 "
+	                   "--experts 6 --iters 4 --rounds 2 --warmup 1 --json",
+	                   "ferry-bench-1");
+	const cJSON *rows = cJSON_GetObjectItem(d, "rows");
+	const cJSON *meta = cJSON_GetObjectItem(d, "meta");
+
+	(void)state;
+	assert_int_equal(cJSON_GetArraySize(rows), 6);
+	for (int i = 0; i < 6; i++) {
+		const cJSON *row = cJSON_GetArrayItem(rows, i);
+
+		check_row(row, phases[i % 3], "ferry");
+		assert_int_equal(number(row, "tokens"), i < 3 ? 3 : 8);
+		assert_int_equal(number(row, "hidden"), 96);
+		assert_int_equal(number(row, "ranks"), 2);
+	}
+	/* 2 ranks, 3 tokens, top-2, 96 bf16 elements, both ways. */
+	assert_int_equal(number(cJSON_GetArrayItem(rows, 0), "logical_bytes"),
+	                 2 * 3 * 2 * 192);
+	assert_string_equal(text(meta, "fabric"), "shm");
+	assert_true(number(cJSON_GetObjectItem(meta, "copy_bytes_per_s"),
+	                   "memcpy") > 1e6);
+	cJSON_Delete(d);
+}
+
+/* Every type, combine, layout and routing, each with several others. */
+static void test_bench_combinations(void **state)
+{
+	static const char *const types[] = {"bf16", "fp8"};
+	static const char *const combines[] = {"exact", "reduced"};
+	static const char *const layouts[] = {"padded", "packed", "token"};
+	static const char *const routings[] = {"uniform", "zipf", "one"};
+
+	(void)state;
+	for (int i = 0; i < 6; i++) {
+		char line[256];
+
+		snprintf(line, sizeof(line),
+		         "bench --fabric local --ranks 3 --tokens 5 --hidden "
+		         "200 --topk 3 --experts 7 --iters 3 --rounds 1 "
+		         "--warmup 0 --dtype %s --combine %s --layout %s "
+		         "--routing %s",
+		         types[i / 3], combines[i % 2], layouts[i % 3],
+		         routings[(i + 1) % 3]);
+		struct program p = program_run(line);
+
+		if (p.status != 0 ||
+		    strcmp(p.out + strlen(p.out) - 10, "# 0 wrong\n") != 0)
+			fail_msg("%s: %d: %s%s", line, p.status, p.out, p.err);
+		program_free(&p);
+	}
+}
+
+static void test_bench_with_no_tokens(void **state)
+{
+	struct program p = program_run("bench --tokens 0 --hidden 8 --topk 1 "
+	                               "--experts 2 --iters 2 --rounds 1");
+
+	(void)state;
+	assert_int_equal(p.status, 0);
+	assert_contains(p.out, "# 0 wrong\n");
+	program_free(&p);
+}
+
+static void test_bench_table(void **state)
+{
+	char path[] = "/tmp/test-cli-XXXXXX";
+	char line[256];
+
+	(void)state;
+	close(mkstemp(path));
+	snprintf(line, sizeof(line),
+	         "bench --tokens 2 --hidden 64 --topk 2 --experts 4 --iters 2 "
+	         "--rounds 1 --json %s",
+	         path);
+	struct program p = program_run(line);
+
+	assert_int_equal(p.status, 0);
+	assert_contains(p.out, "# ferry    0.");
+	assert_contains(p.out, ", commit ");
+	assert_contains(p.out, "\n# machine  ");
+	assert_contains(p.out, "\n# ranks    2 on fabric shm\n");
+	assert_contains(p.out, "\n# copy     ");
+	assert_contains(p.out, "\n# window   ");
+	assert_contains(p.out, "\n       2 pair      ferry ");
+	assert_string_equal(p.err, "");
+	program_free(&p);
+	FILE *f = fopen(path, "r");
+	char head[64] = "";
+
+	assert_true(fread(head, 1, sizeof(head) - 1, f) > 0);
+	fclose(f);
+	assert_contains(head, "ferry-bench-1");
+	unlink(path);
+}
+
+static void test_bench_open(void **state)
+{
+	cJSON *d = json_of("bench --open --ranks 3 --tokens 4 --hidden 64 "
+	                   "--iters 3 --json",
+	                   "ferry-bench-1");
+	const cJSON *rows = cJSON_GetObjectItem(d, "rows");
+
+	(void)state;
+	assert_int_equal(cJSON_GetArraySize(rows), 2);
+	assert_string_equal(text(cJSON_GetArrayItem(rows, 0), "phase"), "open");
+	assert_string_equal(text(cJSON_GetArrayItem(rows, 1), "phase"),
+	                    "channel");
+	assert_true(number(cJSON_GetArrayItem(rows, 0), "p50_us") > 0);
+	cJSON_Delete(d);
+}
+
+static void test_check(void **state)
+{
+	cJSON *d =
+		json_of("check --ranks 3 --seconds 0 --json", "ferry-check-1");
+	const cJSON *rows = cJSON_GetObjectItem(d, "rows");
+	const cJSON *row;
+
+	(void)state;
+	assert_true(cJSON_GetArraySize(rows) >= 3);
+	cJSON_ArrayForEach(row, rows)
+	{
+		assert_string_equal(text(row, "state"), "ok");
+		assert_true(number(row, "wrong") == 0);
+		assert_int_equal(number(row, "puts"), 3 * 3 * 64);
+		assert_true(number(row, "shapes") >= 1);
+	}
+	cJSON_Delete(d);
+}
+
+static void test_check_of_one_rank(void **state)
+{
+	struct program p = program_run("check -n 1 -f local -s 0 -r 7");
+
+	(void)state;
+	assert_int_equal(p.status, 0);
+	assert_contains(p.out, "\nlocal ");
+	assert_null(strstr(p.out, "\nshm "));
+	assert_string_equal(p.out + strlen(p.out) - 10, "# 0 wrong\n");
+	program_free(&p);
+}
+
+/* A fault in the fabric is a failure of the check, with the reason. */
+static void test_check_finds_a_death(void **state)
+{
+	(void)state;
+	setenv("FERRY_FAULT", "kill:rank=1,after=20", 1);
+	struct program p = program_run("check -n 3 -f shm -s 0");
+
+	unsetenv("FERRY_FAULT");
+	assert_int_equal(p.status, 1);
+	assert_contains(p.out, "\nfault:shm  FAILED");
+	assert_contains(p.err, "rank 1");
+	program_free(&p);
+}
+
+static void test_mpi_baseline(void **state)
+{
+	struct program p =
+		program_run("bench --tokens 6 --hidden 160 --topk 3 --experts "
+	                    "7 --ranks 3 --iters 3 --rounds 2 --baseline mpi "
+	                    "--dtype fp8 --combine reduced --json");
+
+	(void)state;
+	if (p.status == 77) {
+		printf("%s", p.err);
+		program_free(&p);
+		skip();
+	}
+	if (p.status != 0)
+		fail_msg("%d: %s", p.status, p.err);
+	cJSON *d = program_json(&p, "ferry-bench-1");
+	const cJSON *rows = cJSON_GetObjectItem(d, "rows");
+
+	assert_int_equal(cJSON_GetArraySize(rows), 9);
+	check_row(cJSON_GetArrayItem(rows, 0), "dispatch", "ferry");
+	check_row(cJSON_GetArrayItem(rows, 1), "dispatch", "mpi");
+	check_row(cJSON_GetArrayItem(rows, 8), "pair", "mpi-dedup");
+	assert_contains(
+		text(cJSON_GetObjectItem(cJSON_GetObjectItem(d, "meta"), "mpi"),
+	             "version"),
+		"MPI");
+	cJSON_Delete(d);
+	program_free(&p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_info_and_env_json),
+		cmocka_unit_test(test_bench_document),
+		cmocka_unit_test(test_bench_combinations),
+		cmocka_unit_test(test_bench_with_no_tokens),
+		cmocka_unit_test(test_bench_table),
+		cmocka_unit_test(test_bench_open),
+		cmocka_unit_test(test_check),
+		cmocka_unit_test(test_check_of_one_rank),
+		cmocka_unit_test(test_check_finds_a_death),
+		cmocka_unit_test(test_mpi_baseline),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
