@@ -57,6 +57,8 @@ void drive_close(struct drive *d)
 		at = &(*at)->next;
 	*at = d->next;
 	ferry_moe_close(d->moe);
+	while (d->ops != NULL)
+		drive_end(d->ops);
 	ferry_placement_destroy(d->placement);
 	free(d);
 }
@@ -176,6 +178,8 @@ struct drive_op *drive_begin(struct drive *d, int32_t slot,
 	if (op == NULL)
 		RANKS_FAIL("out of memory");
 	op->d = d;
+	op->next = d->ops;
+	d->ops = op;
 	op->slot = slot;
 	op->step = *step;
 	op->hidden = step->spec.hidden ? step->spec.hidden : d->config.hidden;
@@ -412,6 +416,11 @@ static void combine_fused(struct drive_op *op)
 
 void drive_end(struct drive_op *op)
 {
+	struct drive_op **at = &op->d->ops;
+
+	while (*at != op)
+		at = &(*at)->next;
+	*at = op->next;
 	for (int32_t r = 0; r < op->d->config.n_ranks; r++)
 		traffic_free(&op->batches[r]);
 	traffic_free(&op->mine);

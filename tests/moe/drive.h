@@ -34,6 +34,7 @@ struct drive {
 	uint32_t mxcsr;         /* during calls, 0: as it is; x86 only */
 	struct open_list *list; /* of this rank's open channels */
 	struct drive *next;
+	struct drive_op *ops; /* begun and not ended */
 };
 
 /*
@@ -79,7 +80,7 @@ void drive_dispatch_send(struct drive_op *op);
 void drive_dispatch_recv(struct drive_op *op);
 void drive_combine_send(struct drive_op *op);
 void drive_combine_recv(struct drive_op *op);
-/* Legal at any time after begin. */
+/* Legal at any time after begin; drive_close ends what is left. */
 void drive_end(struct drive_op *op);
 
 /* All of it; drive_dispatch leaves combine out. */

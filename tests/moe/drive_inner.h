@@ -36,6 +36,7 @@ struct drive_buffer {
 
 struct drive_op {
 	struct drive *d;
+	struct drive_op *next; /* of d->ops */
 	int32_t slot;
 	struct drive_step step;
 	int32_t hidden, n_tokens;
