@@ -11,6 +11,7 @@ endif()
 
 option(FERRY_TOOLS "Build the command line tool" ON)
 option(FERRY_TESTS "Build tests and examples" ON)
+option(FERRY_DEV "Build the measurements in dev/" OFF)
 option(FERRY_WERROR "Warnings are errors" OFF)
 set(FERRY_SANITIZE "" CACHE STRING "address, thread or empty")
 set(FERRY_MPI AUTO CACHE STRING "MPI baseline of ferry bench: AUTO, ON, OFF")

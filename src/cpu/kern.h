@@ -13,13 +13,29 @@
 
 #include "kernels.h"
 
-extern const struct ferry_kernels kern_scalar;
+extern const struct ferry_kernels ferry_kern_scalar;
 #if defined(__x86_64__)
-extern const struct ferry_kernels kern_avx2;
-extern const struct ferry_kernels kern_avx512;
+extern const struct ferry_kernels ferry_kern_avx2;
+extern const struct ferry_kernels ferry_kern_avx512;
 #elif defined(__aarch64__)
-extern const struct ferry_kernels kern_neon;
+extern const struct ferry_kernels ferry_kern_neon;
 #endif
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+enum { LINE_BYTES = 64 };
+
+/*
+ * Bits of a float to those of an e4m3: half of what is shifted out, less one,
+ * is added, and the exponent, biased by 127, gets its bias of 7. Nobody needs
+ * to saturate: by the choice of the scale no product is above 448 by more than
+ * its own rounding.
+ */
+enum {
+	E4M3_SHIFT = 20,
+	E4M3_ROUND = (1 << 19) - 1 - (120 << 23),
+	E4M3_LEAST_NORMAL = 121 << 23, /* 2^-6 as a float */
+};
 
 static inline size_t quant_block_len(size_t n_left)
 {

@@ -88,38 +88,46 @@ static inline void vec_store(void *to, enum ferry_dtype dtype, vec x)
 			to, mend_nan(_mm256_castps_si256(x), x, 0x7fffffff));
 }
 
-/* As in kern_avx512.c. */
+/* e4m3 of magnitudes up to 448 that are normal there. */
+static inline __m256i e4m3_normal(__m256i magnitude)
+{
+	const __m256i odd = _mm256_and_si256(
+		_mm256_srli_epi32(magnitude, E4M3_SHIFT), _mm256_set1_epi32(1));
+	const __m256i rounded =
+		_mm256_add_epi32(_mm256_add_epi32(magnitude, odd),
+	                         _mm256_set1_epi32(E4M3_ROUND));
+
+	return _mm256_srli_epi32(rounded, E4M3_SHIFT);
+}
+
+/* The last place of 2^14 is 2^-9, the step of denormal e4m3: adding rounds. */
+static inline __m256i e4m3_denormal(__m256i magnitude)
+{
+	const vec base = _mm256_set1_ps(0x1p14f);
+
+	return _mm256_sub_epi32(_mm256_castps_si256(_mm256_add_ps(
+					_mm256_castsi256_ps(magnitude), base)),
+	                        _mm256_castps_si256(base));
+}
+
 static inline void vec_store_e4m3(uint8_t *to, vec x)
 {
 	const __m256i u = _mm256_castps_si256(x);
 	const __m256i magnitude =
 		_mm256_and_si256(u, _mm256_set1_epi32(0x7fffffff));
-	const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(magnitude, 20),
-	                                     _mm256_set1_epi32(1));
-	const __m256i normal = _mm256_sub_epi32(
-		_mm256_srli_epi32(
-			_mm256_add_epi32(_mm256_add_epi32(magnitude, odd),
-	                                 _mm256_set1_epi32(0x7ffff)),
-			20),
-		_mm256_set1_epi32(120 << 3));
-	const __m256i denormal =
-		_mm256_sub_epi32(_mm256_castps_si256(_mm256_add_ps(
-					 _mm256_castsi256_ps(magnitude),
-					 _mm256_set1_ps(0x1p14f))),
-	                         _mm256_castps_si256(_mm256_set1_ps(0x1p14f)));
-	const __m256i small =
-		_mm256_cmpgt_epi32(_mm256_set1_epi32(121 << 23), magnitude);
-	const __m256i q =
-		_mm256_min_epi32(_mm256_blendv_epi8(normal, denormal, small),
-	                         _mm256_set1_epi32(0x7e));
 	const __m256i sign = _mm256_and_si256(_mm256_srli_epi32(u, 24),
 	                                      _mm256_set1_epi32(0x80));
-	const __m128i wide =
-		narrow(mend_nan(_mm256_or_si256(q, sign), x, 0x7f));
+	const __m256i small = _mm256_cmpgt_epi32(
+		_mm256_set1_epi32(E4M3_LEAST_NORMAL), magnitude);
+	const __m256i rounded = _mm256_blendv_epi8(
+		e4m3_normal(magnitude), e4m3_denormal(magnitude), small);
+	const __m128i q =
+		narrow(mend_nan(_mm256_or_si256(rounded, sign), x, 0x7f));
 
-	_mm_storel_epi64((void *)to, _mm_packus_epi16(wide, wide));
+	_mm_storel_epi64((void *)to, _mm_packus_epi16(q, q));
 }
 
+/* bf16 magnitudes are ordered as integers; NaN lies above infinity. */
 static inline float block_amax(const uint16_t *in)
 {
 	__m256i amax = _mm256_setzero_si256();
@@ -155,9 +163,11 @@ static inline void stream_fence(void)
 	_mm_sfence();
 }
 
-#include "kern_vector.h"
+#include "kern_copy.inc"
+#include "kern_sum.inc"
+#include "kern_quantize.inc"
 
-const struct ferry_kernels kern_avx2 = {
+const struct ferry_kernels ferry_kern_avx2 = {
 	.name = "avx2",
 	.sum = sum,
 	.copy = copy,

@@ -84,40 +84,44 @@ static inline void vec_store(void *to, enum ferry_dtype dtype, vec x)
 		                              _mm512_set1_epi32(0x7fffffff)));
 }
 
-/*
- * In integers, except for results below 2^-6: adding 2^14, whose last place
- * is e4m3's smallest step 2^-9, rounds those to nearest even.
- */
+/* e4m3 of magnitudes up to 448 that are normal there. */
+static inline __m512i e4m3_normal(__m512i magnitude)
+{
+	const __m512i odd = _mm512_and_si512(
+		_mm512_srli_epi32(magnitude, E4M3_SHIFT), _mm512_set1_epi32(1));
+	const __m512i rounded =
+		_mm512_add_epi32(_mm512_add_epi32(magnitude, odd),
+	                         _mm512_set1_epi32(E4M3_ROUND));
+
+	return _mm512_srli_epi32(rounded, E4M3_SHIFT);
+}
+
+/* The last place of 2^14 is 2^-9, the step of denormal e4m3: adding rounds. */
+static inline __m512i e4m3_denormal(__m512i magnitude)
+{
+	const vec base = _mm512_set1_ps(0x1p14f);
+
+	return _mm512_sub_epi32(_mm512_castps_si512(_mm512_add_ps(
+					_mm512_castsi512_ps(magnitude), base)),
+	                        _mm512_castps_si512(base));
+}
+
 static inline void vec_store_e4m3(uint8_t *to, vec x)
 {
 	const __m512i u = _mm512_castps_si512(x);
 	const __m512i magnitude =
 		_mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff));
-	const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(magnitude, 20),
-	                                     _mm512_set1_epi32(1));
-	const __m512i normal = _mm512_sub_epi32(
-		_mm512_srli_epi32(
-			_mm512_add_epi32(_mm512_add_epi32(magnitude, odd),
-	                                 _mm512_set1_epi32(0x7ffff)),
-			20),
-		_mm512_set1_epi32(120 << 3));
-	const __m512i denormal =
-		_mm512_sub_epi32(_mm512_castps_si512(_mm512_add_ps(
-					 _mm512_castsi512_ps(magnitude),
-					 _mm512_set1_ps(0x1p14f))),
-	                         _mm512_castps_si512(_mm512_set1_ps(0x1p14f)));
-	const __mmask16 small = _mm512_cmplt_epi32_mask(
-		magnitude, _mm512_set1_epi32(121 << 23));
-	const __m512i q =
-		_mm512_min_epi32(_mm512_mask_mov_epi32(normal, small, denormal),
-	                         _mm512_set1_epi32(0x7e));
 	const __m512i sign = _mm512_and_si512(_mm512_srli_epi32(u, 24),
 	                                      _mm512_set1_epi32(0x80));
+	const __mmask16 small = _mm512_cmplt_epi32_mask(
+		magnitude, _mm512_set1_epi32(E4M3_LEAST_NORMAL));
+	const __m512i rounded = _mm512_mask_mov_epi32(
+		e4m3_normal(magnitude), small, e4m3_denormal(magnitude));
+	const __m512i q =
+		_mm512_mask_mov_epi32(_mm512_or_si512(rounded, sign), is_nan(x),
+	                              _mm512_set1_epi32(0x7f));
 
-	_mm_storeu_si128((void *)to,
-	                 _mm512_cvtepi32_epi8(_mm512_mask_mov_epi32(
-				 _mm512_or_si512(q, sign), is_nan(x),
-				 _mm512_set1_epi32(0x7f))));
+	_mm_storeu_si128((void *)to, _mm512_cvtepi32_epi8(q));
 }
 
 /* bf16 magnitudes are ordered as integers; NaN lies above infinity. */
@@ -151,9 +155,11 @@ static inline void stream_fence(void)
 	_mm_sfence();
 }
 
-#include "kern_vector.h"
+#include "kern_copy.inc"
+#include "kern_sum.inc"
+#include "kern_quantize.inc"
 
-const struct ferry_kernels kern_avx512 = {
+const struct ferry_kernels ferry_kern_avx512 = {
 	.name = "avx512",
 	.sum = sum,
 	.copy = copy,

@@ -84,35 +84,45 @@ static inline void vec_store(void *to, enum ferry_dtype dtype, vec x)
 				     vreinterpretq_u32_f32(x), x, 0x7fffffff)));
 }
 
-/* As in kern_avx512.c. */
+/* e4m3 of magnitudes up to 448 that are normal there. */
+static inline uint32x4_t e4m3_normal(uint32x4_t magnitude)
+{
+	const uint32x4_t odd =
+		vandq_u32(vshrq_n_u32(magnitude, E4M3_SHIFT), vdupq_n_u32(1));
+	const uint32x4_t rounded = vaddq_u32(vaddq_u32(magnitude, odd),
+	                                     vdupq_n_u32((uint32_t)E4M3_ROUND));
+
+	return vshrq_n_u32(rounded, E4M3_SHIFT);
+}
+
+/* The last place of 2^14 is 2^-9, the step of denormal e4m3: adding rounds. */
+static inline uint32x4_t e4m3_denormal(uint32x4_t magnitude)
+{
+	const vec base = vdupq_n_f32(0x1p14f);
+
+	return vsubq_u32(vreinterpretq_u32_f32(vaddq_f32(
+				 vreinterpretq_f32_u32(magnitude), base)),
+	                 vreinterpretq_u32_f32(base));
+}
+
 static inline void vec_store_e4m3(uint8_t *to, vec x)
 {
 	const uint32x4_t u = vreinterpretq_u32_f32(x);
 	const uint32x4_t magnitude = vandq_u32(u, vdupq_n_u32(0x7fffffff));
-	const uint32x4_t odd =
-		vandq_u32(vshrq_n_u32(magnitude, 20), vdupq_n_u32(1));
-	const uint32x4_t normal =
-		vsubq_u32(vshrq_n_u32(vaddq_u32(vaddq_u32(magnitude, odd),
-	                                        vdupq_n_u32(0x7ffff)),
-	                              20),
-	                  vdupq_n_u32(120 << 3));
-	const uint32x4_t denormal =
-		vsubq_u32(vreinterpretq_u32_f32(
-				  vaddq_f32(vreinterpretq_f32_u32(magnitude),
-	                                    vdupq_n_f32(0x1p14f))),
-	                  vreinterpretq_u32_f32(vdupq_n_f32(0x1p14f)));
-	const uint32x4_t small = vcltq_u32(magnitude, vdupq_n_u32(121u << 23));
-	const uint32x4_t q = vminq_u32(vbslq_u32(small, denormal, normal),
-	                               vdupq_n_u32(0x7e));
 	const uint32x4_t sign =
 		vandq_u32(vshrq_n_u32(u, 24), vdupq_n_u32(0x80));
-	const uint16x4_t wide =
-		vmovn_u32(mend_nan(vorrq_u32(q, sign), x, 0x7f));
-	const uint8x8_t bytes = vmovn_u16(vcombine_u16(wide, wide));
+	const uint32x4_t small =
+		vcltq_u32(magnitude, vdupq_n_u32(E4M3_LEAST_NORMAL));
+	const uint32x4_t rounded = vbslq_u32(small, e4m3_denormal(magnitude),
+	                                     e4m3_normal(magnitude));
+	const uint16x4_t q =
+		vmovn_u32(mend_nan(vorrq_u32(rounded, sign), x, 0x7f));
+	const uint8x8_t bytes = vmovn_u16(vcombine_u16(q, q));
 
 	memcpy(to, &bytes, LANES);
 }
 
+/* bf16 magnitudes are ordered as integers; NaN lies above infinity. */
 static inline float block_amax(const uint16_t *in)
 {
 	uint16x8_t amax = vdupq_n_u16(0);
@@ -139,9 +149,11 @@ static inline void stream_fence(void)
 {
 }
 
-#include "kern_vector.h"
+#include "kern_copy.inc"
+#include "kern_sum.inc"
+#include "kern_quantize.inc"
 
-const struct ferry_kernels kern_neon = {
+const struct ferry_kernels ferry_kern_neon = {
 	.name = "neon",
 	.sum = sum,
 	.copy = copy,

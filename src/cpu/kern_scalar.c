@@ -109,7 +109,7 @@ static void quantize(uint8_t *out, void *scales,
 	}
 }
 
-const struct ferry_kernels kern_scalar = {
+const struct ferry_kernels ferry_kern_scalar = {
 	.name = "scalar",
 	.sum = sum,
 	.copy = copy,

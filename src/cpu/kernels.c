@@ -5,6 +5,10 @@
  */
 #include "kern.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 static bool always(void)
 {
 	return true;
@@ -12,11 +16,19 @@ static bool always(void)
 
 #if defined(__x86_64__)
 
+/* clang 14 does not know "f16c" as a feature of __builtin_cpu_supports. */
+static bool has_f16c(void)
+{
+	unsigned eax, ebx, ecx, edx;
+
+	return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C) != 0;
+}
+
 /* __builtin_cpu_supports asks the operating system (XGETBV) too. */
 static bool has_avx2(void)
 {
 	return __builtin_cpu_supports("avx2") &&
-	       __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+	       __builtin_cpu_supports("fma") && has_f16c();
 }
 
 static bool has_avx512(void)
@@ -35,12 +47,12 @@ static const struct {
 	bool (*usable)(void);
 } candidates[] = {
 #if defined(__x86_64__)
-	{&kern_avx512, has_avx512},
-	{&kern_avx2, has_avx2},
+	{&ferry_kern_avx512, has_avx512},
+	{&ferry_kern_avx2, has_avx2},
 #elif defined(__aarch64__)
-	{&kern_neon, always},
+	{&ferry_kern_neon, always},
 #endif
-	{&kern_scalar, always},
+	{&ferry_kern_scalar, always},
 };
 
 enum { N_CANDIDATES = sizeof(candidates) / sizeof(candidates[0]) };

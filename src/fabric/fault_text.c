@@ -83,7 +83,7 @@ static bool read_pair(const char *pair, size_t n, struct fault *fault)
 
 static bool read_pairs(const char *pairs, size_t n, struct fault *fault)
 {
-	for (size_t at = 0; at < n;) {
+	for (size_t at = 0; n && at <= n;) {
 		const char *comma = memchr(pairs + at, ',', n - at);
 		const size_t length =
 			comma ? (size_t)(comma - pairs) - at : n - at;

@@ -186,7 +186,7 @@ void ferry_world_abort(struct ferry_world *world)
 		world->error.root_rank = world->rank;
 		world->error.rank = world->rank;
 		snprintf(world->error.text, sizeof(world->error.text),
-		         "world_abort: called by rank %d", world->rank);
+		         "rank %d aborted the world", world->rank);
 	}
 	pthread_mutex_unlock(&world->lock);
 	world->boot->ops->abort(world->boot);

@@ -19,15 +19,21 @@ command -v "$cc" >/dev/null || skip "no $cc (Debian: gcc-aarch64-linux-gnu)"
 qemu=$(command -v qemu-aarch64-static || command -v qemu-aarch64) ||
 	skip "no qemu-aarch64 (Debian: qemu-user-static)"
 
-mkdir -p "$work"
-for test in number kern_sum kern_quantize kern_copy fp_mode; do
-	"$cc" -std=c11 -O2 -D_GNU_SOURCE -ffp-contract=off -static \
+compile() {
+	"$cc" -std=c11 -O2 -D_GNU_SOURCE -ffp-contract=off \
 		-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Wvla \
 		-Wcast-qual -Werror \
-		-I "$source/include" -I "$source/src" -I "$source/tests/cpu/cross" \
-		"$source/tests/cpu/test_$test.c" "$source/tests/cpu/kern_cases.c" \
-		"$source"/src/cpu/kern*.c "$source/src/cpu/fp_mode.c" \
-		-lm -o "$work/test_$test"
+		-I "$source/include" -I "$source/src" \
+		-I "$source/tests/cpu/cross" "$@"
+}
+
+mkdir -p "$work"
+cd "$work"
+rm -f ./*.o
+compile -c "$source"/src/cpu/kern*.c "$source/src/cpu/fp_mode.c" \
+	"$source/tests/cpu/kern_cases.c"
+for test in number kern_sum kern_quantize kern_copy fp_mode; do
+	compile -static "$source/tests/cpu/test_$test.c" ./*.o -lm -o "test_$test"
 	echo "$test:"
-	"$qemu" "$work/test_$test"
+	"$qemu" "./test_$test"
 done

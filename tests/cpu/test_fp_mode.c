@@ -52,6 +52,14 @@ static void random_inputs(enum flavour flavour)
 	}
 }
 
+#if defined(__x86_64__)
+enum { DEFAULT_MODE = 0x1f80 }; /* everything masked, nothing else */
+#elif defined(__aarch64__)
+enum { DEFAULT_MODE = 0 };
+#else
+enum { DEFAULT_MODE = FE_TONEAREST };
+#endif
+
 static uint32_t mode_get(void)
 {
 #if defined(__x86_64__)
@@ -103,16 +111,18 @@ static void any_mode(void **unused)
 			const uint32_t mode = random_mode();
 			struct results want = {0};
 			struct results got = {0};
-			uint32_t after, old;
+			uint32_t inside, after, old;
 
 			random_inputs(random_below(N_FLAVOURS));
 			compute(k, &want);
 			mode_set(mode);
 			old = ferry_fp_enter();
+			inside = mode_get();
 			compute(k, &got);
 			ferry_fp_leave(old);
 			after = mode_get();
 			mode_set(usual);
+			assert_int_equal(inside, DEFAULT_MODE);
 			assert_int_equal(after, mode);
 			assert_same_bytes(&got, &want, sizeof(got));
 		}

@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What happens to the others when a rank never comes, dies, stalls, aborts or
+ * leaves: every survivor returns in time, all name the same root, later calls
+ * say BROKEN, and closing works.
+ */
+#include <dirent.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "core/bits.h"
+#include "core/clock.h"
+#include "fabric/segment.h"
+#include "ranks.h"
+
+enum {
+	LONG_MS = 20000, /* a timeout that must not be needed */
+	SHORT_MS = 400,
+	SLACK_MS = 300, /* of a busy machine */
+	DEATH_MS = 1000,
+};
+
+static const struct setting {
+	const char *name;
+	const char *fabric;
+	enum ranks_kind kind;
+	const char *options;
+} settings[] = {
+	{"local", "local", RANKS_THREADS, ""},
+	{"shm", "shm", RANKS_PROCESSES, "SHM=memfd"},
+	{"shm file", "shm", RANKS_PROCESSES, "SHM=file"},
+	{"wire threads", "wire", RANKS_THREADS, ""},
+	{"wire processes", "wire", RANKS_PROCESSES, ""},
+};
+
+enum { N_SETTINGS = sizeof(settings) / sizeof(*settings) };
+
+/* What survivors have seen, for the comparison among them. */
+struct board {
+	int32_t roots[RANKS_MAX];
+	uint64_t decided_ns[RANKS_MAX];
+};
+
+/* One run; `fault` is a FERRY_FAULT or "". */
+static void run(const struct setting *setting, struct ranks how,
+                const char *fault, ranks_body *body)
+{
+	char options[200];
+
+	snprintf(options, sizeof(options), "%s;FAULT=%s", setting->options,
+	         fault);
+	how.fabric = setting->fabric;
+	how.kind = setting->kind;
+	how.options = options;
+	how.shared_bytes = sizeof(struct board);
+	if (!how.timeout_ms)
+		how.timeout_ms = LONG_MS;
+	ranks_run(&how, body);
+}
+
+static void pause_ms(int64_t ms)
+{
+	const struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+
+	nanosleep(&t, NULL);
+}
+
+static int64_t ms_since(uint64_t ns)
+{
+	return (int64_t)((ferry_now_ns() - ns) / 1000000);
+}
+
+static struct ferry_segment *open_segment(struct rank *rank)
+{
+	struct ferry_segment *s = NULL;
+
+	RANKS_OK(ferry_segment_open(rank->world, 4096,
+	                            (uint32_t)rank->n_ranks + 1, &s));
+	ranks_defer((void (*)(void *))ferry_segment_close, s);
+	return s;
+}
+
+/* Signals everybody, waits for everybody: signal r is raised by rank r. */
+static enum ferry_status meet_all(struct rank *rank, struct ferry_segment *s,
+                                  uint64_t round)
+{
+	const struct ferry_wait_at at = {FERRY_PHASE_DISPATCH_RECV, 0, round};
+	struct ferry_wait_item items[RANKS_MAX];
+
+	FERRY_TRY(ferry_segment_check(s));
+	for (int32_t r = 0; r < rank->n_ranks; r++) {
+		FERRY_TRY(ferry_segment_signal(s, r, (uint32_t)rank->rank));
+		items[r] = (struct ferry_wait_item){(uint32_t)r, r, round};
+	}
+	FERRY_TRY(ferry_segment_kick(s));
+	return ferry_segment_wait_all(s, items, rank->n_ranks, &at);
+}
+
+/* Rounds until something fails; the time that the failing one took. */
+static enum ferry_status rounds(struct rank *rank, struct ferry_segment *s,
+                                int n, int64_t *took_ms)
+{
+	enum ferry_status status = FERRY_OK;
+	uint64_t begin = 0;
+
+	for (int i = 1; status == FERRY_OK && i <= n; i++) {
+		begin = ferry_now_ns();
+		status = meet_all(rank, s, (uint64_t)i);
+	}
+	*took_ms = ms_since(begin);
+	return status;
+}
+
+static void expect_broken(struct ferry_segment *s, const char *text)
+{
+	RANKS_STATUS(ferry_segment_signal(s, 0, 0), FERRY_BROKEN);
+	RANKS_TEXT(ferry_last_error(), text);
+	RANKS_STATUS(ferry_segment_put(s, 0, 0, NULL, 0, 0), FERRY_BROKEN);
+	RANKS_STATUS(ferry_segment_kick(s), FERRY_BROKEN);
+	RANKS_STATUS(ferry_segment_flush(s), FERRY_BROKEN);
+	RANKS_STATUS(ferry_segment_wait(s, 0, 0), FERRY_BROKEN);
+	RANKS_STATUS(ferry_segment_check(s), FERRY_BROKEN);
+	RANKS_TEXT(ferry_last_error(), text);
+}
+
+/* What a survivor must find after a failure. */
+static void expect_failure(struct rank *rank, struct ferry_segment *s,
+                           enum ferry_status got, enum ferry_status want,
+                           int32_t root)
+{
+	struct board *board = rank->shared;
+	struct ferry_error error = FERRY_ERROR_INIT;
+
+	board->decided_ns[rank->rank] = ferry_now_ns();
+	RANKS_STATUS(got, want);
+	RANKS_STATUS(ferry_world_poll(rank->world, &error), want);
+	RANKS_EQ(error.status, want);
+	RANKS_EQ(error.rank, rank->rank);
+	RANKS_TEXT(ferry_last_error(), error.text);
+	if (root >= 0)
+		RANKS_EQ(error.root_rank, root);
+	board->roots[rank->rank] = error.root_rank;
+	expect_broken(s, error.text);
+}
+
+static void never_comes(struct rank *rank)
+{
+	const uint64_t begin = ferry_now_ns();
+	struct ferry_segment *s = NULL;
+
+	if (rank->rank == 2) {
+		ranks_meet(0, rank->n_ranks);
+		return;
+	}
+	RANKS_STATUS(ferry_segment_open(rank->world, 4096, 1, &s),
+	             FERRY_TIMEOUT);
+	RANKS_TEXT(ferry_last_error(), "rank 2");
+	RANKS_CHECK(ms_since(begin) < SHORT_MS + SLACK_MS);
+	RANKS_CHECK(!s);
+	ranks_meet(0, rank->n_ranks);
+}
+
+static void test_never_comes(void **state)
+{
+	const struct ranks how = {.n_ranks = 3, .open_timeout_ms = SHORT_MS};
+
+	run(*state, how, "", never_comes);
+}
+
+static void dies_before_open(struct rank *rank)
+{
+	const uint64_t begin = ferry_now_ns();
+	struct ferry_segment *s = NULL;
+
+	if (rank->rank == 1)
+		ranks_die();
+	RANKS_STATUS(ferry_segment_open(rank->world, 4096, 1, &s), FERRY_PEER);
+	RANKS_TEXT(ferry_last_error(), "rank 1");
+	RANKS_CHECK(ms_since(begin) < DEATH_MS);
+}
+
+static void test_dies_before_open(void **state)
+{
+	const struct ranks how = {.n_ranks = 3,
+	                          .open_timeout_ms = LONG_MS,
+	                          .killed = RANKS_BIT(1)};
+
+	run(*state, how, "", dies_before_open);
+}
+
+/* Rank 1 is killed by the fault wrapper, somewhere in the rounds. */
+static void killed(struct rank *rank)
+{
+	struct ferry_segment *s = open_segment(rank);
+	int64_t took_ms;
+	const enum ferry_status status = rounds(rank, s, 1000, &took_ms);
+
+	RANKS_CHECK(took_ms < DEATH_MS);
+	expect_failure(rank, s, status, FERRY_PEER, 1);
+}
+
+static void test_killed(void **state)
+{
+	const int after[] = {0, 1, 2, 3, 37, 200};
+
+	for (int i = 0; i < 6; i++) {
+		const struct ranks how = {.n_ranks = 2 + i % 3,
+		                          .killed = RANKS_BIT(1)};
+		char fault[64];
+
+		snprintf(fault, sizeof(fault), "kill:rank=1,after=%d",
+		         after[i]);
+		run(*state, how, fault, killed);
+	}
+}
+
+/* Two die at about the same time: which is the root is open, but it is one. */
+static void two_killed(struct rank *rank)
+{
+	const struct board *board = rank->shared;
+	struct ferry_segment *s = open_segment(rank);
+	int64_t took_ms;
+	const enum ferry_status status = rounds(rank, s, 1000, &took_ms);
+
+	if (rank->rank == 1 || rank->rank == 3)
+		return;
+	RANKS_CHECK(took_ms < DEATH_MS);
+	expect_failure(rank, s, status, FERRY_PEER, -1);
+	ranks_meet(0, rank->n_ranks - 2);
+	RANKS_EQ(board->roots[rank->rank], board->roots[0]);
+	RANKS_CHECK(board->roots[0] == 1 || board->roots[0] == 3);
+}
+
+static void test_two_killed(void **state)
+{
+	for (int i = 0; i < 4; i++) {
+		const struct ranks how = {
+			.n_ranks = 5,
+			.killed = RANKS_BIT(1) | RANKS_BIT(3),
+		};
+		char fault[64];
+
+		snprintf(fault, sizeof(fault),
+		         "kill:rank=1,after=%d kill:rank=3,after=%d", 20 + i,
+		         20 + 2 * i);
+		run(*state, how, fault, two_killed);
+	}
+}
+
+/* Rank 2 stalls for twice the timeout, and learns afterwards what became. */
+static void stalls(struct rank *rank)
+{
+	struct ferry_segment *s = open_segment(rank);
+	int64_t took_ms;
+	const enum ferry_status status = rounds(rank, s, 1000, &took_ms);
+
+	if (rank->rank != 2)
+		RANKS_CHECK(took_ms <= SHORT_MS + SLACK_MS);
+	expect_failure(rank, s, status, FERRY_TIMEOUT, 2);
+	RANKS_TEXT(ferry_last_error(), "rank 2");
+}
+
+static void test_stalls(void **state)
+{
+	const struct ranks how = {.n_ranks = 4, .timeout_ms = SHORT_MS};
+
+	run(*state, how, "stall:rank=2,ms=800,after=30", stalls);
+}
+
+static void *abort_soon(void *world)
+{
+	pause_ms(20);
+	ferry_world_abort(world);
+	return NULL;
+}
+
+static void aborted(struct rank *rank)
+{
+	struct ferry_segment *s = open_segment(rank);
+	const uint64_t begin = ferry_now_ns();
+	struct ferry_segment *later = NULL;
+	pthread_t thread;
+
+	if (rank->rank == 1)
+		pthread_create(&thread, NULL, abort_soon, rank->world);
+	const enum ferry_status status = ferry_segment_wait(s, 0, 1);
+
+	if (rank->rank == 1)
+		pthread_join(thread, NULL);
+	RANKS_CHECK(ms_since(begin) < DEATH_MS);
+	expect_failure(rank, s, status, FERRY_ABORTED, 1);
+	RANKS_STATUS(ferry_world_barrier(rank->world), FERRY_ABORTED);
+	RANKS_STATUS(ferry_segment_open(rank->world, 1, 1, &later),
+	             FERRY_ABORTED);
+}
+
+static void test_aborted(void **state)
+{
+	run(*state, (struct ranks){.n_ranks = 3}, "", aborted);
+	run(*state, (struct ranks){.n_ranks = 2}, "", aborted);
+}
+
+/* Rank 3 is busy elsewhere while rank 1 dies and the others decide. */
+static void learns_late(struct rank *rank)
+{
+	struct ferry_segment *s = open_segment(rank);
+	int64_t took_ms;
+
+	if (rank->rank == 3)
+		pause_ms(500);
+	const enum ferry_status status = rounds(rank, s, 1000, &took_ms);
+
+	if (rank->rank == 3)
+		RANKS_CHECK(took_ms < SLACK_MS);
+	expect_failure(rank, s, status, FERRY_PEER, 1);
+}
+
+static void test_learns_late(void **state)
+{
+	const struct ranks how = {.n_ranks = 4, .killed = RANKS_BIT(1)};
+
+	run(*state, how, "kill:rank=1,after=2", learns_late);
+}
+
+static void leaves(struct rank *rank)
+{
+	struct ferry_segment *s = NULL;
+	int64_t took_ms;
+
+	RANKS_OK(ferry_segment_open(rank->world, 4096, (uint32_t)rank->n_ranks,
+	                            &s));
+	RANKS_OK(rounds(rank, s, 10, &took_ms));
+	if (rank->rank == 2) {
+		ferry_segment_close(s);
+		return;
+	}
+	ranks_defer((void (*)(void *))ferry_segment_close, s);
+	const enum ferry_status status = meet_all(rank, s, 11);
+
+	expect_failure(rank, s, status, FERRY_PEER, 2);
+	RANKS_TEXT(ferry_last_error(), "closed its segment");
+}
+
+static void test_leaves(void **state)
+{
+	run(*state, (struct ranks){.n_ranks = 4}, "", leaves);
+}
+
+/*
+ * Two ranks find something by content, while the others wait: the earlier
+ * dispatch counts, with what it says about the token.
+ */
+static void content(struct rank *rank)
+{
+	struct ferry_segment *s = open_segment(rank);
+	const struct ferry_verdict mine = {
+		.status = FERRY_RANGE,
+		.root = rank->rank,
+		.phase = FERRY_PHASE_DISPATCH_SEND,
+		.slot = 0,
+		.epoch = rank->rank == 1 ? 8 : 7,
+		.token = 3,
+		.choice = 1,
+		.value = 260,
+	};
+	enum ferry_status status;
+
+	if (rank->rank == 1 || rank->rank == 2)
+		status = ferry_segment_break(s, &mine, NULL);
+	else
+		status = meet_all(rank, s, 1);
+	expect_failure(rank, s, status, FERRY_RANGE, 2);
+	RANKS_TEXT(ferry_last_error(), "dispatch_send: slot 0, dispatch 7");
+	RANKS_TEXT(ferry_last_error(), "token 3, choice 1, value 260");
+}
+
+static void test_content(void **state)
+{
+	run(*state, (struct ranks){.n_ranks = 4}, "", content);
+}
+
+/* A failure of one segment is none of another. */
+static void other_segments(struct rank *rank)
+{
+	struct ferry_segment *bad = open_segment(rank);
+	struct ferry_segment *good = open_segment(rank);
+	const struct ferry_verdict mine = {
+		.status = FERRY_OVERFLOW,
+		.root = 0,
+		.slot = -1,
+		.token = -1,
+	};
+	enum ferry_status status;
+	int64_t took_ms;
+
+	if (rank->rank == 0)
+		status = ferry_segment_break(bad, &mine, "words of rank 0");
+	else
+		status = meet_all(rank, bad, 1);
+	expect_failure(rank, bad, status, FERRY_OVERFLOW, 0);
+	if (rank->rank == 0)
+		RANKS_TEXT(ferry_last_error(), "words of rank 0");
+	RANKS_OK(rounds(rank, good, 20, &took_ms));
+	RANKS_OK(ferry_world_barrier(rank->world));
+}
+
+static void test_other_segments(void **state)
+{
+	run(*state, (struct ranks){.n_ranks = 3}, "", other_segments);
+}
+
+/* Somebody only polls: he learns it, too, and the others need not wait. */
+static void polls(struct rank *rank)
+{
+	struct ferry_segment *s = open_segment(rank);
+	struct ferry_error error = FERRY_ERROR_INIT;
+	const uint64_t begin = ferry_now_ns();
+	int64_t took_ms;
+
+	if (rank->rank != 0) {
+		const enum ferry_status status =
+			rounds(rank, s, 1000, &took_ms);
+
+		expect_failure(rank, s, status, FERRY_PEER, 1);
+		return;
+	}
+	while (ferry_world_poll(rank->world, &error) == FERRY_OK &&
+	       ms_since(begin) < 5000) {
+		RANKS_EQ(error.status, FERRY_OK);
+		pause_ms(1);
+	}
+	RANKS_EQ(error.status, FERRY_PEER);
+	RANKS_EQ(error.root_rank, 1);
+	RANKS_STATUS(ferry_segment_check(s), FERRY_BROKEN);
+}
+
+static void test_polls(void **state)
+{
+	const struct ranks how = {.n_ranks = 4, .killed = RANKS_BIT(1)};
+
+	run(*state, how, "kill:rank=1,after=3", polls);
+}
+
+static int count_leftovers(void)
+{
+	DIR *dir = opendir("/dev/shm");
+	int n = 0;
+
+	for (struct dirent *e; dir && (e = readdir(dir));)
+		n += !strncmp(e->d_name, "ferry-", 6);
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+/* Other programs of Ferry may be opening worlds meanwhile: they soon end. */
+static void test_nothing_left(void **state)
+{
+	int n = 1;
+
+	(void)state;
+	for (int i = 0; n && i < 100; i++) {
+		n = count_leftovers();
+		if (n)
+			pause_ms(20);
+	}
+	assert_int_equal(n, 0);
+}
+
+#define ON_ALL(test)                                                           \
+	{#test ", local", test, NULL, NULL, (void *)(uintptr_t)&settings[0]},  \
+		{#test ", shm", test, NULL, NULL,                              \
+	         (void *)(uintptr_t)&settings[1]},                             \
+		{#test ", file", test, NULL, NULL,                             \
+	         (void *)(uintptr_t)&settings[2]},                             \
+		{#test ", wire", test, NULL, NULL,                             \
+	         (void *)(uintptr_t)&settings[3]},                             \
+	{                                                                      \
+#test ", wire2", test, NULL, NULL,                             \
+			(void *)(uintptr_t)&settings[4]                        \
+	}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		ON_ALL(test_never_comes), ON_ALL(test_dies_before_open),
+		ON_ALL(test_killed),      ON_ALL(test_two_killed),
+		ON_ALL(test_stalls),      ON_ALL(test_aborted),
+		ON_ALL(test_learns_late), ON_ALL(test_leaves),
+		ON_ALL(test_content),     ON_ALL(test_other_segments),
+		ON_ALL(test_polls),       cmocka_unit_test(test_nothing_left),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
