@@ -29,7 +29,7 @@ enum { LINE_BYTES = 64 };
  * Bits of a float to those of an e4m3: half of what is shifted out, less one,
  * is added, and the exponent, biased by 127, gets its bias of 7. Nobody needs
  * to saturate: by the choice of the scale no product is above 448 by more than
- * its own rounding.
+ * a few roundings.
  */
 enum {
 	E4M3_SHIFT = 20,
