@@ -10,6 +10,9 @@
 
 #include "log.h"
 
+#undef ferry_fail /* macros for the analyzer */
+#undef ferry_fail_errno
+
 /* As long as ferry_error.text, so that a record holds the whole message. */
 static thread_local char last_error[sizeof(((struct ferry_error *)0)->text)];
 

@@ -46,6 +46,14 @@ __attribute__((format(printf, 4, 5))) enum ferry_status
 ferry_fail_errno(struct ferry_ctx *ctx, enum ferry_status status, int err,
                  const char *fmt, ...);
 
+#ifdef __clang_analyzer__
+/* The analyzer cannot see that what these return is never FERRY_OK. */
+#define ferry_fail(ctx, status, ...)                                           \
+	(ferry_fail(ctx, status, __VA_ARGS__), (status))
+#define ferry_fail_errno(ctx, status, ...)                                     \
+	(ferry_fail_errno(ctx, status, __VA_ARGS__), (status))
+#endif
+
 /* Sets ferry_last_error of this thread without logging. */
 void ferry_last_error_set(const char *text);
 
