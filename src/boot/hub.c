@@ -15,6 +15,9 @@
 /* A year: no sum of times overflows. */
 static const uint64_t MAX_NS = 31536000u * UINT64_C(1000000000);
 
+/* The hub gives up this long before the ranks do, or a fifth of the time. */
+static const uint64_t MARGIN_NS = 50000000;
+
 static void wait_begin(struct ferry_hub *hub)
 {
 	for (int32_t r = 0; r < hub->n_ranks; r++)
@@ -86,7 +89,7 @@ static void wait_add(struct ferry_hub *hub, int32_t rank, uint64_t left_ns,
 	/* The verdict must reach everyone before the deadline does. */
 	const uint64_t bounded_ns = left_ns < MAX_NS ? left_ns : MAX_NS;
 	const uint64_t margin_ns =
-		bounded_ns / 10 < 20000000u ? bounded_ns / 10 : 20000000u;
+		bounded_ns / 5 < MARGIN_NS ? bounded_ns / 5 : MARGIN_NS;
 	const uint64_t at_ns = ferry_now_ns() + bounded_ns - margin_ns;
 
 	hub->absent[rank] = false;

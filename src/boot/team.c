@@ -226,14 +226,14 @@ static bool wait_change(struct ferry_team *team, uint64_t deadline_ns)
 	       ETIMEDOUT;
 }
 
-static void fail_late(struct boot_team *b, uint64_t start_ns)
+static void fail_late(struct boot_team *b, uint64_t patience_ns)
 {
 	char list[FERRY_RANK_LIST_BYTES];
 
 	ferry_rank_list(list, b->session->absent, b->team->n_ranks);
 	session_fail(b->team, b->session, FERRY_TIMEOUT,
 	             "boot: %s did not come within %llu ms", list,
-	             (unsigned long long)(ferry_now_ns() - start_ns) / 1000000);
+	             (unsigned long long)patience_ns / 1000000);
 }
 
 static enum ferry_status allgather(struct ferry_boot *boot, const void *in,
@@ -242,7 +242,7 @@ static enum ferry_status allgather(struct ferry_boot *boot, const void *in,
 {
 	struct boot_team *b = (struct boot_team *)boot;
 	struct session *s = b->session;
-	const uint64_t start_ns = ferry_now_ns();
+	const uint64_t now_ns = ferry_now_ns();
 	char text[sizeof(s->text)];
 
 	FERRY_TRY(ferry_boot_check_bytes(boot, bytes));
@@ -255,7 +255,8 @@ static enum ferry_status allgather(struct ferry_boot *boot, const void *in,
 		arrive(b, in, bytes);
 	while (s->round == round && !s->failed)
 		if (!wait_change(b->team, deadline_ns) && s->round == round)
-			fail_late(b, start_ns);
+			fail_late(b, deadline_ns > now_ns ? deadline_ns - now_ns
+			                                  : 0);
 	const uint8_t *result = s->buffer[round & 1];
 	const enum ferry_status status =
 		s->round == round ? s->failed : FERRY_OK;

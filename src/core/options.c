@@ -178,7 +178,11 @@ static enum ferry_status override(struct ferry_ctx *ctx,
 	const struct option *o = find(name);
 	if (o)
 		return set(ctx, opt, o, name + PREFIX_BYTES, value);
-	suggest(hint, sizeof(hint), name, PREFIX_BYTES);
+	/* With the prefix of the environment, as people will write it, too. */
+	const bool prefixed =
+		!strncmp(name + PREFIX_BYTES, prefix, PREFIX_BYTES);
+	suggest(hint, sizeof(hint), name + (prefixed ? PREFIX_BYTES : 0),
+	        PREFIX_BYTES);
 	return ferry_fail(ctx, FERRY_INVAL, "options: %s is not known%s",
 	                  name + PREFIX_BYTES, hint);
 }

@@ -84,8 +84,8 @@ void ranks_config(struct ferry_world_config *config);
 
 /*
  * Calls fn(arg) when the body has ended, however it ends; last one first, and
- * before the world is closed. Of a thread that died: when all have ended. A
- * process that dies calls nothing.
+ * before the world is closed. arg must not lie on the stack of the body. Of a
+ * thread that died: when all have ended. A process that dies calls nothing.
  */
 void ranks_defer(void (*fn)(void *arg), void *arg);
 
