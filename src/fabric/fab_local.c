@@ -17,6 +17,7 @@
 
 #include "../boot/team.h"
 #include "../core/order.h"
+#include "backing.h"
 #include "place.h"
 #include "registry.h"
 #include "segment.h"
@@ -92,21 +93,33 @@ static void block_free(struct block *block)
 	free(block);
 }
 
-static struct block *block_new(struct ferry_world *world, size_t bytes)
+static enum ferry_status block_new(struct ferry_world *world, size_t bytes,
+                                   struct block **block)
 {
-	struct block *block = calloc(1, sizeof(*block));
+	struct block *b;
+	void *base;
+	int err;
 
-	if (!block)
-		return NULL;
-	block->bytes = bytes;
-	block->n_refs = (uint32_t)world->n_ranks;
-	block->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-	                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (block->base == MAP_FAILED) {
-		free(block);
-		return NULL;
+	FERRY_TRY(ferry_backing_check(&world->ctx, "local", bytes));
+	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+	            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (base == MAP_FAILED)
+		return ferry_fail_errno(&world->ctx, FERRY_NOMEM, errno,
+		                        "local: mmap of %zu bytes", bytes);
+	err = ferry_backing_populate(base, bytes);
+	b = calloc(1, sizeof(*b));
+	if (!b || (err && err != EINVAL)) {
+		munmap(base, bytes);
+		free(b);
+		return ferry_fail_errno(&world->ctx, FERRY_NOMEM,
+		                        err ? err : ENOMEM, "local: %zu bytes",
+		                        bytes);
 	}
-	return block;
+	b->base = base;
+	b->bytes = bytes;
+	b->n_refs = (uint32_t)world->n_ranks;
+	*block = b;
+	return FERRY_OK;
 }
 
 static enum ferry_status mem_create(struct ferry_fabric *fabric, size_t bytes,
@@ -115,15 +128,23 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric, size_t bytes,
 {
 	struct ferry_world *world = fabric->world;
 	struct local_mem *m = calloc(1, sizeof(*m));
+	enum ferry_status status;
 
-	if (!m)
-		goto err_nomem;
-	m->blocks = calloc((size_t)world->n_ranks, sizeof(struct block *));
-	if (!m->blocks)
-		goto err_mem;
-	m->own = block_new(world, bytes);
-	if (!m->own)
-		goto err_blocks;
+	if (m)
+		m->blocks =
+			calloc((size_t)world->n_ranks, sizeof(struct block *));
+	if (!m || !m->blocks)
+		status = ferry_fail(&world->ctx, FERRY_NOMEM,
+		                    "local: addresses of %d peers",
+		                    world->n_ranks);
+	else
+		status = block_new(world, bytes, &m->own);
+	if (status != FERRY_OK) {
+		if (m)
+			free(m->blocks);
+		free(m);
+		return status;
+	}
 	m->mem.ops = &ferry_fabric_local;
 	m->mem.fabric = fabric;
 	m->mem.bytes = bytes;
@@ -131,13 +152,6 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric, size_t bytes,
 	memcpy(handle, &m->own, sizeof(struct block *));
 	*mem = &m->mem;
 	return FERRY_OK;
-
-err_blocks:
-	free(m->blocks);
-err_mem:
-	free(m);
-err_nomem:
-	return ferry_fail(&world->ctx, FERRY_NOMEM, "local: %zu bytes", bytes);
 }
 
 static enum ferry_status mem_attach(struct ferry_mem *mem,

@@ -186,25 +186,17 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric, size_t bytes,
 	m->mem.bytes = bytes;
 	status = ferry_shm_make(&world->ctx, bytes,
 	                        ((struct shm_fabric *)fabric)->file, &m->own,
-	                        &m->fd);
-	if (status != FERRY_OK)
-		goto err_mem;
-	status = ferry_shm_map(&world->ctx, m->fd, bytes,
-	                       &m->bases[world->rank]);
-	if (status != FERRY_OK)
-		goto err_made;
+	                        &m->fd, &m->bases[world->rank]);
+	if (status != FERRY_OK) {
+		free(m->bases);
+		free(m);
+		return status;
+	}
 	m->mem.base = m->bases[world->rank];
 	((struct ferry_segment_ctl *)m->mem.base)->shared = 1;
 	memcpy(handle, &m->own, sizeof(m->own));
 	*mem = &m->mem;
 	return FERRY_OK;
-
-err_made:
-	mem_seal(&m->mem);
-err_mem:
-	free(m->bases);
-	free(m);
-	return status;
 }
 
 static enum ferry_status mem_attach(struct ferry_mem *mem,

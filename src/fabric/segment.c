@@ -16,7 +16,7 @@
 enum {
 	LINE_BYTES = 64,
 	COUNTERS_PER_LINE = LINE_BYTES / sizeof(uint64_t),
-	SPIN_US = 50,
+	ALONE_NS = 1000,   /* a spin that takes the core for itself */
 	GOODBYE_MS = 1000, /* most time for puts to leave at close */
 };
 
@@ -131,15 +131,17 @@ static enum ferry_status attach(struct ferry_segment *s, const uint8_t *handles,
 	return status;
 }
 
-static uint64_t spin_ns(const struct ferry_world *world)
+/*
+ * With more ranks than cores, who spins keeps the awaited one from working: he
+ * gives way from the start.
+ */
+static void choose_spin(struct ferry_segment *s)
 {
-	const int64_t us = world->ctx.opt.spin_us;
+	const struct ferry_world *world = s->world;
 
-	if (us >= 0)
-		return (uint64_t)us * 1000;
-	/* More ranks than cores: who spins keeps the awaited one from working.
-	 */
-	return world->n_host_ranks <= world->n_host_cores ? SPIN_US * 1000 : 0;
+	s->spin_ns = (uint64_t)max_i64(world->ctx.opt.spin_us, 0) * 1000;
+	if (world->n_host_ranks <= world->n_host_cores)
+		s->yield_ns = ALONE_NS;
 }
 
 /* Looks up once what operations would otherwise ask the fabric for. */
@@ -153,7 +155,6 @@ static void learn_peers(struct ferry_segment *s)
 		(struct ferry_verdict *)(void *)(base + s->verdicts_offset);
 	s->counters = (uint64_t *)(void *)(base + s->counters_offset);
 	s->signals = s->counters + s->first_signal;
-	s->spin_ns = spin_ns(s->world);
 	s->polled = mem->ops->progress != ferry_fabric_progress_none;
 	s->direct = mem->ops->put == ferry_fabric_put_ldst;
 	for (int32_t r = 0; r < s->world->n_ranks; r++) {
@@ -243,6 +244,7 @@ enum ferry_status ferry_segment_open(struct ferry_world *world, size_t bytes,
 		return status;
 	}
 	learn_peers(s);
+	choose_spin(s);
 	enlist(s);
 	*segment = s;
 	return FERRY_OK;

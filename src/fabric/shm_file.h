@@ -23,18 +23,15 @@ struct ferry_shm_handle {
 };
 
 /*
- * Makes `bytes` zeroed bytes, fills in the handle, and returns a descriptor
- * in *fd. Errors: NOMEM when they cannot all be backed; SYS.
+ * Makes and maps `bytes` zeroed bytes, fills in the handle, and returns a
+ * descriptor in *fd. Errors: NOMEM when they cannot all be backed; SYS.
  */
 enum ferry_status ferry_shm_make(struct ferry_ctx *ctx, size_t bytes, bool file,
-                                 struct ferry_shm_handle *handle, int *fd);
+                                 struct ferry_shm_handle *handle, int *fd,
+                                 void **base);
 
 /* Removes the name, if there is one. More than once is fine. */
 void ferry_shm_unlink(const struct ferry_shm_handle *handle);
-
-/* Maps the memory of a descriptor. Errors: NOMEM. */
-enum ferry_status ferry_shm_map(struct ferry_ctx *ctx, int fd, size_t bytes,
-                                void **base);
 
 /* Finds and maps the memory of rank `rank`. Errors: NOMEM, SYS. */
 enum ferry_status ferry_shm_find(struct ferry_ctx *ctx, int32_t rank,

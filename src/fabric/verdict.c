@@ -122,7 +122,9 @@ static void append_cause(const struct ferry_verdict *v, char *text,
 		break;
 	case FERRY_TIMEOUT:
 		if (v->root < 0)
-			append(text, bytes, "gave up waiting, and no rank is known to be missing");
+			append(text, bytes,
+			       "gave up waiting, and no rank is known to be "
+			       "missing");
 		else
 			append(text, bytes,
 			       "rank %" PRId32 " did not come in time",

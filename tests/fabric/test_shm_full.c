@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -126,10 +127,11 @@ static void test_file_mode(void **state)
 	struct ferry_shm_handle again;
 	struct stat st;
 	void *base = NULL;
+	void *own = NULL;
 	int fd = -1;
 
 	(void)state;
-	assert_int_equal(ferry_shm_make(NULL, 4096, true, &handle, &fd),
+	assert_int_equal(ferry_shm_make(NULL, 4096, true, &handle, &fd, &own),
 	                 FERRY_OK);
 	assert_int_equal(stat(handle.name, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0600);
@@ -144,6 +146,7 @@ static void test_file_mode(void **state)
 	assert_int_equal(stat(handle.name, &st), -1);
 	assert_int_equal(ferry_shm_find(NULL, 3, &handle, &base), FERRY_SYS);
 	assert_null(base);
+	munmap(own, 4096);
 	close(fd);
 }
 
