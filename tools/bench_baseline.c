@@ -108,7 +108,9 @@ __attribute__((format(printf, 2, 3))) static void add(struct words *w,
 	va_end(args);
 }
 
-static void add_launcher(struct words *w, int32_t n_ranks)
+/* Without an order mpirun binds to cores where there are enough. */
+static void add_launcher(struct words *w, const struct bench_options *o,
+                         int32_t n_ranks)
 {
 	add(w, "mpirun");
 	add(w, "-n");
@@ -116,6 +118,10 @@ static void add_launcher(struct words *w, int32_t n_ranks)
 	add(w, "--oversubscribe");
 	if (geteuid() == 0)
 		add(w, "--allow-run-as-root");
+	if (o->bind == BENCH_BIND_NONE) {
+		add(w, "--bind-to");
+		add(w, "none");
+	}
 	add(w, "--mca");
 	add(w, "btl_base_warn_component_unused");
 	add(w, "0");
@@ -222,7 +228,7 @@ bool bench_baseline_run(const struct bench_options *o,
 
 	if (fd < 0 || !find_program(program))
 		return false;
-	add_launcher(&w, c->n_ranks);
+	add_launcher(&w, o, c->n_ranks);
 	add(&w, "%s", program);
 	add_shape(&w, o, c);
 	add(&w, "--json=/proc/%d/fd/%d", (int)getpid(), fd);

@@ -10,6 +10,7 @@ const char *const bench_dtype_names[] = {"bf16", "fp8", NULL};
 const char *const bench_combine_names[] = {"exact", "reduced", NULL};
 const char *const bench_layout_names[] = {"padded", "packed", "token", NULL};
 const char *const bench_routing_names[] = {"uniform", "zipf", "one", NULL};
+const char *const bench_bind_names[] = {"core", "none", NULL};
 static const char *const baseline_names[] = {"none", "mpi", NULL};
 
 #define AT(field) offsetof(struct bench_options, field)
@@ -39,6 +40,10 @@ static const struct opt options[] = {
          "not given; local: ranks are threads"},
 	{"baseline", 'b', OPT_CHOICE, AT(baseline), "WHAT", "none", 0, 0,
          baseline_names, "measure the same job done otherwise, in turns"},
+	{"bind", 'B', OPT_CHOICE, AT(bind), "TO", "core", 0, 0,
+         bench_bind_names,
+         "CPUs of the ranks, of Ferry and of MPI alike; core: one each, where "
+         "there are enough"},
 	{"iters", 'i', OPT_INT, AT(iters), "N", "40", 1, 1000000, NULL,
          "timed iterations of a round"},
 	{"warmup", 'w', OPT_INT, AT(warmup), "N", "5", 0, 1000000, NULL,

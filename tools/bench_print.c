@@ -29,7 +29,8 @@ void bench_print_header(const struct bench_run *run)
 	printf("# ferry    %s, commit %s, %s, kernels %s\n", build.version,
 	       build.commit, build.compiler, ferry_kernels_at(0)->name);
 	print_machine();
-	printf("# ranks    %" PRId64 " on fabric %s\n", o->ranks, run->fabric);
+	printf("# ranks    %" PRId64 " on fabric %s, bind %s\n", o->ranks,
+	       run->fabric, bench_bind_names[o->bind]);
 	printf("# shape    hidden %" PRId64 ", top-%" PRId64 " of %" PRId64
 	       ", %s, %s, %s, routing %s, seed %" PRId64 "\n",
 	       o->hidden, o->topk, o->experts, bench_dtype_names[o->dtype],

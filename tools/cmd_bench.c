@@ -154,6 +154,7 @@ int cmd_bench(int argc, char **argv)
 		return EXIT_NOT_HERE;
 	}
 	crew.n_ranks = (int32_t)o.ranks;
+	crew.bind = o.bind == BENCH_BIND_CORE;
 	if (o.open)
 		return bench_open_report(&run, &crew);
 	return measure(&run, &crew);

@@ -2,24 +2,33 @@
 /* ferry run: a program as N ranks on this host. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "bind.h"
 #include "commands.h"
 #include "job.h"
 #include "opt.h"
 
+enum run_bind { RUN_BIND_NONE, RUN_BIND_CORE };
+
 struct run_options {
 	int64_t n_ranks;
+	int bind;
 	bool tag;
 	int64_t grace_ms;
 };
 
+static const char *const bind_names[] = {"none", "core", NULL};
 static const struct opt options[] = {
 	{"ranks", 'n', OPT_INT, offsetof(struct run_options, n_ranks), "N", "2",
          1, JOB_MAX_RANKS, NULL, "number of ranks to start"},
 	{"tag", 't', OPT_FLAG, offsetof(struct run_options, tag), NULL, NULL, 0,
          0, NULL, "prefix every line of output with its rank"},
+	{"bind", 'b', OPT_CHOICE, offsetof(struct run_options, bind), "TO",
+         "none", 0, 0, bind_names,
+         "CPUs of a rank; core: one of its own, where there are enough"},
 	{"grace-ms", 'g', OPT_INT, offsetof(struct run_options, grace_ms), "MS",
          "5000", 0, 3600000, NULL,
          "milliseconds that the others have to end by themselves when a rank "
@@ -36,11 +45,19 @@ static const struct opt_command command = {
 		    "  ferry run -n 2 --tag -- sh -c 'echo $FERRY_RANK'\n",
 };
 
+struct start {
+	char **words;
+	int *cpus; /* [n_ranks], NULL: not bound */
+};
+
 /* Shells' convention: 127 not found, 126 found and not executable. */
 static int execute(void *arg, int32_t rank)
 {
-	char **const words = arg;
+	const struct start *start = arg;
+	char **const words = start->words;
 
+	if (start->cpus)
+		bind_to(start->cpus[rank]);
 	execvp(words[0], words);
 	const int error = errno;
 
@@ -60,14 +77,20 @@ int cmd_run(int argc, char **argv)
 		return status;
 	if (first == argc)
 		return opt_complain(&command, "no program given");
+	struct start start = {
+		argv + first,
+		o.bind == RUN_BIND_CORE ? bind_plan((int32_t)o.n_ranks) : NULL,
+	};
 	const struct job_config config = {
 		.name = command.name,
 		.n_ranks = (int32_t)o.n_ranks,
 		.tag = o.tag,
 		.grace_ms = o.grace_ms,
 		.child = execute,
-		.arg = argv + first,
+		.arg = &start,
 	};
+	const int end = job_run(&config);
 
-	return job_run(&config);
+	free(start.cpus);
+	return end;
 }

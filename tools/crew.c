@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "alloc.h"
+#include "bind.h"
 #include "job.h"
 #include "opt.h"
 
@@ -16,6 +17,8 @@ static int process_body(void *arg, int32_t rank)
 	const struct crew *crew = arg;
 	const struct crew_member me = {rank, crew};
 
+	if (crew->cpus)
+		bind_to(crew->cpus[rank]);
 	return crew->body(&me, crew->arg);
 }
 
@@ -43,6 +46,8 @@ static void *thread_body(void *arg)
 	struct member_thread *t = arg;
 	const struct crew *crew = t->member.crew;
 
+	if (crew->cpus)
+		bind_to(crew->cpus[t->member.rank]);
 	t->status = crew->body(&t->member, crew->arg);
 	return NULL;
 }
@@ -86,11 +91,13 @@ int crew_run(struct crew *crew)
 	pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
 	pthread_barrier_init(crew->start, &attr, (unsigned)crew->n_ranks);
 	pthread_barrierattr_destroy(&attr);
+	crew->cpus = crew->bind ? bind_plan(crew->n_ranks) : NULL;
 	const int status =
 		crew->threads ? run_threads(crew) : run_processes(crew);
 
 	/* Not destroyed: a rank that died in it would make that wait. */
 	alloc_shared_free(crew->start, sizeof(*crew->start));
+	free(crew->cpus);
 	return status;
 }
 

@@ -20,6 +20,7 @@ struct crew {
 	const char *name; /* before messages: "ferry bench" */
 	int32_t n_ranks;
 	bool threads;
+	bool bind;           /* each rank to a CPU, where there are enough */
 	const char *fabric;  /* NULL: best fit */
 	const char *options; /* of the world, or NULL */
 	/* Returns an exit status; every rank must come to the same barriers. */
@@ -28,6 +29,7 @@ struct crew {
 	/* Filled by crew_run. */
 	struct ferry_team *team;
 	pthread_barrier_t *start;
+	int *cpus; /* [n_ranks], NULL: not bound */
 };
 
 /* Starts the ranks, waits for all, returns the first failure's status. */

@@ -134,6 +134,25 @@ static void test_rendezvous_is_random(void **state)
 	program_free(&b);
 }
 
+/* One CPU each, all of them different, where there are enough. */
+static void test_bind(void **state)
+{
+	const char *const script =
+		"grep Cpus_allowed_list /proc/self/status | cut -f2";
+	struct program p = run("-n 2 --bind core", script);
+	char *a = strtok(p.out, "\n"), *b = strtok(NULL, "\n");
+
+	(void)state;
+	assert_int_equal(p.status, 0);
+	assert_non_null(a);
+	assert_non_null(b);
+	if (sysconf(_SC_NPROCESSORS_ONLN) >= 2) {
+		assert_string_not_equal(a, b);
+		assert_null(strpbrk(a, ",-"));
+	}
+	program_free(&p);
+}
+
 /* Words reach the program as they were, whatever is in them. */
 static void test_nested_quotes(void **state)
 {
@@ -343,6 +362,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_environment),
 		cmocka_unit_test(test_rendezvous_is_random),
+		cmocka_unit_test(test_bind),
 		cmocka_unit_test(test_nested_quotes),
 		cmocka_unit_test(test_exit_status_is_the_first_failure),
 		cmocka_unit_test(test_death_by_signal),
