@@ -110,13 +110,18 @@ static int32_t decided_elsewhere(const struct ferry_segment *segment)
 	return -1;
 }
 
-/* Is rank r to blame by what is known, so that nobody waits for its word? */
+/*
+ * Is rank r to blame by what is known, so that nobody waits for its word? Who
+ * was only asked did not wait long enough to blame: r may be the one that has
+ * found the failure, and its verdict may still be on its way.
+ */
 static bool suspected(const struct ferry_segment *segment, int32_t r)
 {
 	for (int32_t i = 0; i < segment->world->n_ranks; i++) {
 		const struct ferry_verdict *v = &segment->verdicts[i];
 
 		if (segment->here[i] && v->root == r &&
+		    !(v->flags & FERRY_VERDICT_ASKED) &&
 		    (v->status == FERRY_PEER || v->status == FERRY_TIMEOUT))
 			return true;
 	}
