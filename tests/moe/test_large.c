@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Buffers beyond 2^32 bytes: outputs of dispatch and inputs of combine are
+ * sparse mappings, of which only rows at their end are touched; offsets in the
+ * window are compared with 64-bit arithmetic, without a window.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "drive.h"
+#include "proto/window.h"
+#include "run_args.h"
+
+enum {
+	HIDDEN = 65536,
+	TOKENS = 16,
+	EXPERTS = 4200,
+	ROW_BYTES = HIDDEN,   /* FERRY_BYTES */
+	Y_BYTES = 2 * HIDDEN, /* bf16 */
+};
+
+static struct ferry_moe_config large(enum ferry_layout layout)
+{
+	struct ferry_moe_config c = FERRY_MOE_CONFIG_INIT;
+
+	c.max_tokens = TOKENS;
+	c.hidden = HIDDEN;
+	c.topk = 2;
+	c.n_experts = EXPERTS;
+	c.dtype = FERRY_BYTES;
+	c.layout = layout;
+	c.alignment = layout == FERRY_EXPERT_PACKED ? 1 << 15 : 0;
+	return c;
+}
+
+static uint8_t *map_sparse(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+	               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		RANKS_FAIL("mmap of %zu bytes", bytes);
+	return p;
+}
+
+/* The row of the expert-major output. */
+static size_t row_at(const struct ferry_moe_config *config,
+                     const struct oracle_row *row)
+{
+	return (size_t)(config->layout == FERRY_EXPERT_PADDED ? row->padded
+	                                                      : row->packed);
+}
+
+/* One row arrives far out; its answer is put as far out. */
+static void answer(const struct drive *d, const struct oracle *o,
+                   const struct oracle_row *row, const uint8_t *rows,
+                   uint8_t *y, uint8_t *expected)
+{
+	const size_t at = row_at(&d->config, row);
+	const uint8_t *scales;
+
+	oracle_row_bits(o, row, expected, &scales);
+	RANKS_BYTES(rows + at * ROW_BYTES, expected, ROW_BYTES);
+	oracle_expert(y + at * Y_BYTES, FERRY_BF16, HIDDEN, expected, ROW_BYTES,
+	              NULL, 0, row->expert, ORACLE_PLAIN);
+}
+
+/* The experts with the highest numbers of each rank. */
+static void fill(struct traffic_batch *b, int32_t rank)
+{
+	static const int32_t last[2] = {EXPERTS / 2 - 1, EXPERTS - 1};
+
+	for (int32_t t = 0; t < TOKENS; t++)
+		for (int32_t k = 0; k < 2; k++) {
+			const int32_t id = last[(k + rank) % 2] - t / 4;
+
+			memcpy(b->ids + 4 * (2 * t + k), &id, 4);
+		}
+}
+
+static void make(const struct drive_step *step, int32_t rank,
+                 struct traffic_batch *b)
+{
+	const struct ferry_moe_config *config = step->make_arg;
+	struct traffic_spec spec = {.seed = run_args.seed + (uint64_t)rank,
+	                            .n_tokens = TOKENS};
+	struct ferry_moe_config named = *config;
+
+	named.n_ranks = 2;
+	traffic_make(b, &named, NULL, rank, &spec);
+	fill(b, rank);
+}
+
+static void body(struct rank *rank)
+{
+	struct ferry_moe_config config =
+		large(*(const enum ferry_layout *)rank->arg);
+	struct drive *d = drive_open(rank, &config, NULL);
+	const size_t n = (size_t)d->need.recv_rows;
+	const struct drive_step step = {.make = make, .make_arg = &config};
+	struct drive_op *op = drive_begin(d, 0, &step);
+	const struct oracle *o = drive_oracle(op);
+	uint8_t *rows = map_sparse(n * ROW_BYTES);
+	uint8_t *y = map_sparse(n * Y_BYTES);
+	uint8_t *sum = malloc((size_t)TOKENS * Y_BYTES);
+	uint8_t *expected = malloc((size_t)TOKENS * Y_BYTES);
+	struct ferry_dispatch_out out = FERRY_DISPATCH_OUT_INIT;
+	struct ferry_combine_in in = FERRY_COMBINE_IN_INIT;
+	struct ferry_combine_out got = FERRY_COMBINE_OUT_INIT;
+	const struct oracle_combine_how how = {.values = ORACLE_PLAIN};
+	const struct oracle_row *list;
+
+	RANKS_CHECK(sum != NULL && expected != NULL);
+	RANKS_CHECK(n * ROW_BYTES > (size_t)1 << 32);
+	out.rows = rows;
+	RANKS_OK(ferry_dispatch(d->moe, 0, &drive_batch(op)->in, &out, NULL));
+	const int64_t n_rows = oracle_rows(o, d->rank, &list);
+
+	RANKS_EQ(n_rows, 2 * TOKENS);
+	RANKS_CHECK(row_at(&config, &list[n_rows - 1]) * ROW_BYTES >
+	            (size_t)1 << 32);
+	for (int64_t i = 0; i < n_rows; i++)
+		answer(d, o, &list[i], rows, y, expected);
+	in.y = y;
+	in.layout = config.layout == FERRY_EXPERT_PADDED ? FERRY_FROM_PADDED
+	                                                 : FERRY_FROM_PACKED;
+	got.out = sum;
+	RANKS_OK(ferry_combine(d->moe, 0, &in, &got, NULL));
+	got.out = expected;
+	oracle_combine(o, d->rank, &how, &got);
+	RANKS_BYTES(sum, expected, (size_t)TOKENS * Y_BYTES);
+	free(sum);
+	free(expected);
+	munmap(rows, n * ROW_BYTES);
+	munmap(y, n * Y_BYTES);
+}
+
+static void rows_far_out(void **state)
+{
+	enum ferry_layout layout = FERRY_EXPERT_PADDED;
+	struct ranks how = run_args_ranks(2);
+
+	(void)state;
+	how.arg = &layout;
+	ranks_run(&how, body);
+}
+
+/* An alignment that no GEMM wants moves the few rows as far. */
+static void packed_rows_far_out(void **state)
+{
+	enum ferry_layout layout = FERRY_EXPERT_PACKED;
+	struct ranks how = run_args_ranks(2);
+
+	(void)state;
+	how.arg = &layout;
+	ranks_run(&how, body);
+}
+
+/* 65536 tokens of 7168 bf16 to 8 of 64 ranks: terabytes. */
+static struct ferry_moe_config huge(void)
+{
+	struct ferry_moe_config c = FERRY_MOE_CONFIG_INIT;
+
+	c.max_tokens = 65536;
+	c.hidden = 7168;
+	c.topk = 8;
+	c.n_experts = 256;
+	c.n_slots = 2;
+	c.layout = FERRY_TOKEN;
+	return c;
+}
+
+static void window_offsets_are_exact(void **state)
+{
+	const struct ferry_moe_config config = huge();
+	struct ferry_window w;
+	struct ferry_shape s;
+	uint64_t want;
+
+	(void)state;
+	assert_int_equal(ferry_shape_init(&s, &config, 64, 3), FERRY_OK);
+	assert_int_equal(ferry_window_init(&w, &s, false), FERRY_OK);
+	/* The last row of the last source in the second half of slot 1. */
+	want = (uint64_t)w.slot_bytes + w.offset[FERRY_REGION_ROW] +
+	       ((uint64_t)(64 + 63) * 65536 + 65535) * s.row_stride;
+	assert_true(want > (uint64_t)1 << 36);
+	assert_true(want == ferry_window_row(&w, &s, 1, 1, 3, 63, 65535));
+	want = (uint64_t)w.slot_bytes + w.offset[FERRY_REGION_BACK] +
+	       ((uint64_t)65535 * (unsigned)s.back_rows + 7) * s.back_stride;
+	assert_true(want == ferry_window_back(&w, &s, 1, 65535, 7));
+	want = (uint64_t)w.slot_bytes + w.offset[FERRY_REGION_TABLE] +
+	       (uint64_t)(64 + 63) * s.table_bytes;
+	assert_true(want == ferry_window_table(&w, &s, 1, 1, 63));
+	assert_true(w.bytes == 2 * w.slot_bytes);
+	ferry_shape_destroy(&s);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(rows_far_out),
+		cmocka_unit_test(packed_rows_far_out),
+		cmocka_unit_test(window_offsets_are_exact),
+	};
+
+	run_args_read(argc, argv);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
