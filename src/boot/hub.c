@@ -79,7 +79,24 @@ void ferry_hub_fail(struct ferry_hub *hub, enum ferry_status status,
 	vsnprintf(hub->text, sizeof(hub->text), fmt, args);
 	va_end(args);
 	hub->failed = status;
+	if (!hub->complete && status != FERRY_TIMEOUT) {
+		hub->tell_ns = ferry_deadline_ns(FERRY_HUB_GATHER_MS);
+		if (hub->tell_ns > hub->deadline_ns)
+			hub->tell_ns = hub->deadline_ns;
+	}
 	hub->deadline_ns = UINT64_MAX;
+}
+
+bool ferry_hub_may_tell(const struct ferry_hub *hub, uint64_t now_ns)
+{
+	return hub->failed &&
+	       (hub->complete || !hub->n_absent || now_ns >= hub->tell_ns);
+}
+
+void ferry_hub_came(struct ferry_hub *hub, int32_t rank)
+{
+	hub->n_absent -= hub->absent[rank];
+	hub->absent[rank] = false;
 }
 
 /* A rank waits from now on, for left_ns; it says it waits `patience_ms`. */
@@ -92,8 +109,7 @@ static void wait_add(struct ferry_hub *hub, int32_t rank, uint64_t left_ns,
 		bounded_ns / 5 < MARGIN_NS ? bounded_ns / 5 : MARGIN_NS;
 	const uint64_t at_ns = ferry_now_ns() + bounded_ns - margin_ns;
 
-	hub->absent[rank] = false;
-	hub->n_absent--;
+	ferry_hub_came(hub, rank);
 	if (at_ns >= hub->deadline_ns || hub->failed)
 		return;
 	hub->deadline_ns = at_ns;
@@ -258,6 +274,8 @@ uint64_t ferry_hub_tick(struct ferry_hub *hub, uint64_t now_ns)
 
 	if (now_ns >= next_ns)
 		next_ns = absent_fail(hub);
+	if (hub->failed && !ferry_hub_may_tell(hub, now_ns))
+		next_ns = hub->tell_ns;
 	for (struct ferry_hub_conn *c = hub->conns; c; c = c->next) {
 		if (c->state == FERRY_CONN_MEMBER ||
 		    c->state == FERRY_CONN_OVER)

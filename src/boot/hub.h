@@ -13,6 +13,7 @@
 enum {
 	FERRY_HUB_INTRODUCTION_MS = 3000, /* a stranger may take this long */
 	FERRY_HUB_STRANGERS = 64,         /* at once, beside those expected */
+	FERRY_HUB_GATHER_MS = 1000,       /* see ferry_hub_may_tell */
 };
 
 enum ferry_conn_state {
@@ -72,6 +73,7 @@ struct ferry_hub {
 	int32_t n_deaths;
 	bool *gone; /* [n_ranks] */
 	enum ferry_status failed;
+	uint64_t tell_ns; /* when the members are told at the latest */
 	char text[FERRY_TEXT_BYTES];
 };
 

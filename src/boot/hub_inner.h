@@ -10,6 +10,16 @@ __attribute__((format(printf, 3, 4))) void
 ferry_hub_fail(struct ferry_hub *hub, enum ferry_status status, const char *fmt,
                ...);
 
+/*
+ * Is it time to tell the members of the failure? One that is found while ranks
+ * still come waits a little for the rest: whoever came after the hub has gone
+ * would only know that nobody is there.
+ */
+bool ferry_hub_may_tell(const struct ferry_hub *hub, uint64_t now_ns);
+
+/* This rank came, even if it was not let in. */
+void ferry_hub_came(struct ferry_hub *hub, int32_t rank);
+
 /* A message of a member is whole. */
 void ferry_hub_member(struct ferry_hub *hub, struct ferry_hub_conn *conn);
 

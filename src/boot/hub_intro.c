@@ -131,6 +131,8 @@ static void proof(struct ferry_hub *hub, struct ferry_hub_conn *conn)
 		               "boot: rank %d was started with %d ranks, rank "
 		               "0 with %d",
 		               h->rank, h->n_ranks, hub->n_ranks);
+		if (h->rank >= 0 && h->rank < hub->n_ranks)
+			ferry_hub_came(hub, h->rank);
 		refuse(hub, conn, FERRY_REFUSE_RANKS, (uint32_t)hub->n_ranks);
 		return;
 	}

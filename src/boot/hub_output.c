@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "../core/clock.h"
 #include "hub_inner.h"
 
 void ferry_conn_put(struct ferry_hub_conn *conn, struct ferry_msg head,
@@ -44,7 +45,8 @@ static bool put_next(struct ferry_hub *hub, struct ferry_hub_conn *conn)
 
 		ferry_conn_put(conn, ferry_msg_head(FERRY_MSG_DEAD, 0, death),
 		               NULL);
-	} else if (hub->failed && !conn->told_failure) {
+	} else if (!conn->told_failure &&
+	           ferry_hub_may_tell(hub, ferry_now_ns())) {
 		ferry_conn_put(conn,
 		               ferry_msg_head(FERRY_MSG_FAIL, strlen(hub->text),
 		                              (uint64_t)-hub->failed),

@@ -252,7 +252,9 @@ enum ferry_status ferry_introduce(const struct ferry_visit *visit, int *fd)
 	enum ferry_status status = FERRY_OK;
 
 	for (;;) {
-		switch (attempt(visit, fd, &status, reason)) {
+		char now[FERRY_REASON_TEXT] = "";
+
+		switch (attempt(visit, fd, &status, now)) {
 		case LET_IN:
 			return FERRY_OK;
 		case REFUSED:
@@ -260,7 +262,11 @@ enum ferry_status ferry_introduce(const struct ferry_visit *visit, int *fd)
 		case TRY_AGAIN:
 			break;
 		}
-		if (left_ns(visit->deadline_ns) == 0)
+		const bool late = left_ns(visit->deadline_ns) == 0;
+		/* An attempt that the deadline cut short tells less. */
+		if (!late || !reason[0])
+			memcpy(reason, now, sizeof(reason));
+		if (late)
 			return ferry_fail(visit->ctx, FERRY_TIMEOUT,
 			                  "boot: rank 0 did not come within "
 			                  "%u ms: %s: %s",
