@@ -254,6 +254,57 @@ static void test_two_killed(void **state)
 	}
 }
 
+/*
+ * One to three of up to seven ranks die anywhere; whoever survives agrees. The
+ * argument has the bits of the dead.
+ */
+static void random_kills(struct rank *rank)
+{
+	const uint64_t victims = *(const uint64_t *)rank->arg;
+	const struct board *board = rank->shared;
+	struct ferry_segment *s = open_segment(rank);
+	int32_t first = 0;
+	int64_t took_ms;
+	const enum ferry_status status = rounds(rank, s, 100000, &took_ms);
+
+	if (victims & RANKS_BIT(rank->rank))
+		ranks_die(); /* the death of another came first */
+	RANKS_CHECK(took_ms < DEATH_MS);
+	expect_failure(rank, s, status, FERRY_PEER, -1);
+	while (victims & RANKS_BIT(first))
+		first++;
+	ranks_meet(0, rank->n_ranks - __builtin_popcountll(victims));
+	RANKS_EQ(board->roots[rank->rank], board->roots[first]);
+	RANKS_CHECK(victims & RANKS_BIT(board->roots[first]));
+}
+
+static void test_random_kills(void **state)
+{
+	uint64_t rng = ranks_seed();
+
+	for (int i = 0; i < 5; i++) {
+		struct ranks how = {.n_ranks =
+		                            3 + (int32_t)(rng_next(&rng) % 5)};
+		char fault[128] = "";
+
+		for (int k = 0; k < 3; k++) {
+			const uint64_t victim =
+				rng_next(&rng) % (uint64_t)how.n_ranks;
+			const size_t n = strlen(fault);
+
+			if ((how.killed | RANKS_BIT(victim)) + 1 ==
+			    RANKS_BIT(how.n_ranks))
+				continue;
+			how.killed |= RANKS_BIT(victim);
+			snprintf(fault + n, sizeof(fault) - n,
+			         "kill:rank=%d,after=%d ", (int)victim,
+			         (int)(rng_next(&rng) % 60));
+		}
+		how.arg = &how.killed;
+		run(*state, how, fault, random_kills);
+	}
+}
+
 /* Rank 2 stalls for twice the timeout, and learns afterwards what became. */
 static void stalls(struct rank *rank)
 {
@@ -490,12 +541,19 @@ static void test_nothing_left(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		ON_ALL(test_never_comes), ON_ALL(test_dies_before_open),
-		ON_ALL(test_killed),      ON_ALL(test_two_killed),
-		ON_ALL(test_stalls),      ON_ALL(test_aborted),
-		ON_ALL(test_learns_late), ON_ALL(test_leaves),
-		ON_ALL(test_content),     ON_ALL(test_other_segments),
-		ON_ALL(test_polls),       cmocka_unit_test(test_nothing_left),
+		ON_ALL(test_never_comes),
+		ON_ALL(test_dies_before_open),
+		ON_ALL(test_killed),
+		ON_ALL(test_two_killed),
+		ON_ALL(test_stalls),
+		ON_ALL(test_aborted),
+		ON_ALL(test_learns_late),
+		ON_ALL(test_leaves),
+		ON_ALL(test_content),
+		ON_ALL(test_other_segments),
+		ON_ALL(test_polls),
+		ON_ALL(test_random_kills),
+		cmocka_unit_test(test_nothing_left),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
