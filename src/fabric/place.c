@@ -83,6 +83,22 @@ static uint64_t abi(void)
 	return h;
 }
 
+static void read_cpus(struct ferry_place *place)
+{
+	cpu_set_t set;
+	const unsigned char *bytes = (const unsigned char *)&set;
+
+	CPU_ZERO(&set);
+	if (sched_getaffinity(0, sizeof(set), &set)) {
+		/* more CPUs than the set holds */
+		place->n_cpus = (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
+		return;
+	}
+	place->n_cpus = CPU_COUNT(&set);
+	for (size_t i = 0; i < sizeof(set); i++)
+		place->cpus = hash_u64(place->cpus, bytes[i]);
+}
+
 void ferry_place_read(struct ferry_place *place)
 {
 	struct stat ns;
@@ -100,6 +116,7 @@ void ferry_place_read(struct ferry_place *place)
 		place->pid_ns = 0;
 	place->version = ferry_version();
 	place->abi = abi();
+	read_cpus(place);
 }
 
 int32_t ferry_place_hosts(const struct ferry_place *places, int32_t n)
@@ -143,14 +160,24 @@ static int32_t quota_cores(void)
 	return cores < 1 ? 1 : (int32_t)min_i64(cores, INT32_MAX);
 }
 
-int32_t ferry_place_cores(void)
+/* The first of its host with this set of CPUs? */
+static bool is_first_set(const struct ferry_place *places, int32_t i)
 {
-	cpu_set_t set;
-	int32_t cores = 0;
+	for (int32_t j = 0; j < i; j++)
+		if (places[j].host_id == places[i].host_id &&
+		    places[j].cpus == places[i].cpus)
+			return false;
+	return true;
+}
 
-	if (!sched_getaffinity(0, sizeof(set), &set))
-		cores = CPU_COUNT(&set);
-	if (cores < 1) /* more CPUs than the set holds */
-		cores = (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
+int32_t ferry_place_host_cores(const struct ferry_place *places, int32_t n,
+                               int32_t rank)
+{
+	int64_t cores = 0;
+
+	for (int32_t i = 0; i < n; i++)
+		if (places[i].host_id == places[rank].host_id &&
+		    is_first_set(places, i))
+			cores += places[i].n_cpus;
 	return (int32_t)min_i64(max_i64(cores, 1), quota_cores());
 }

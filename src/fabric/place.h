@@ -14,8 +14,12 @@ int32_t ferry_place_hosts(const struct ferry_place *places, int32_t n);
 int32_t ferry_place_host_ranks(const struct ferry_place *places, int32_t n,
                                int32_t rank);
 
-/* Cores that the threads of this rank may use at once, at least 1. */
-int32_t ferry_place_cores(void);
+/*
+ * CPUs that the ranks on the host of rank `rank` may use together, at least 1:
+ * equal sets count once, for launchers bind each rank to a set of its own.
+ */
+int32_t ferry_place_host_cores(const struct ferry_place *places, int32_t n,
+                               int32_t rank);
 
 static inline bool ferry_place_same_process(const struct ferry_place *a,
                                             const struct ferry_place *b)

@@ -57,7 +57,8 @@ static enum ferry_status gather_places(struct ferry_world *world,
 	world->n_nodes = ferry_place_hosts(world->places, world->n_ranks);
 	world->n_host_ranks = ferry_place_host_ranks(
 		world->places, world->n_ranks, world->rank);
-	world->n_host_cores = ferry_place_cores();
+	world->n_host_cores = ferry_place_host_cores(
+		world->places, world->n_ranks, world->rank);
 	return compare_places(world);
 }
 

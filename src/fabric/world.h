@@ -17,6 +17,9 @@ struct ferry_place {
 	int32_t pid;
 	int32_t version; /* FERRY_VERSION of its library */
 	uint64_t abi;    /* hash of wire structs: must be equal */
+	uint64_t cpus;   /* hash of the set of CPUs that it may use */
+	int32_t n_cpus;  /* of that set */
+	int32_t pad;
 };
 
 struct ferry_world {
@@ -30,7 +33,7 @@ struct ferry_world {
 	int32_t n_ranks;
 	int32_t n_nodes;
 	int32_t n_host_ranks; /* ranks on this host */
-	int32_t n_host_cores; /* that this rank may use */
+	int32_t n_host_cores; /* that the ranks on this host may use */
 	int64_t timeout_ms;
 	int64_t open_timeout_ms;
 	uint32_t aborted;

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What follows from where ranks live: hosts, ranks and CPUs of a host. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "fabric/place.h"
+
+/* Ranks 0, 1, 3 on one host, 2 on another. */
+static struct ferry_place places[4] = {
+	{.host_id = 5, .cpus = 1, .n_cpus = 1},
+	{.host_id = 5, .cpus = 2, .n_cpus = 1},
+	{.host_id = 6, .cpus = 1, .n_cpus = 1},
+	{.host_id = 5, .cpus = 2, .n_cpus = 1},
+};
+
+static void test_hosts(void **state)
+{
+	(void)state;
+	assert_int_equal(ferry_place_hosts(places, 4), 2);
+	assert_int_equal(ferry_place_host_ranks(places, 4, 0), 3);
+	assert_int_equal(ferry_place_host_ranks(places, 4, 2), 1);
+}
+
+/* A launcher that binds ranks to CPUs of their own does not make them few. */
+static void test_sets_of_cpus_add_up(void **state)
+{
+	(void)state;
+	assert_int_equal(ferry_place_host_cores(places, 1, 0), 1);
+	assert_int_equal(ferry_place_host_cores(places, 4, 2), 1);
+	/* Without a quota of the control group, which may be 1. */
+	const int32_t cores = ferry_place_host_cores(places, 4, 0);
+
+	assert_in_range(cores, 1, 2);
+	assert_int_equal(cores, ferry_place_host_cores(places, 2, 1));
+}
+
+static void test_equal_sets_count_once(void **state)
+{
+	struct ferry_place own[3];
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		ferry_place_read(&own[i]);
+	assert_true(own[0].n_cpus >= 1);
+	assert_int_equal(own[0].cpus, own[1].cpus);
+	assert_int_equal(ferry_place_host_cores(own, 3, 0),
+	                 ferry_place_host_cores(own, 1, 0));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_hosts),
+		cmocka_unit_test(test_sets_of_cpus_add_up),
+		cmocka_unit_test(test_equal_sets_count_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
