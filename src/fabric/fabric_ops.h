@@ -71,14 +71,16 @@ struct ferry_fabric_ops {
 	/*
 	 * Zeroed memory of its own that peers will reach, and the handle that
 	 * they need for it. What cannot be backed is NOMEM here, never a
-	 * signal later.
+	 * signal later. All ranks have agreed on `bytes` and come here at the
+	 * same time, so a transport may allocate collectively.
 	 */
 	enum ferry_status (*mem_create)(struct ferry_fabric *fabric,
 	                                size_t bytes, struct ferry_mem **mem,
 	                                uint8_t handle[FERRY_HANDLE_BYTES]);
 	/*
 	 * Connects to all peers' memories; handles is [n_ranks] in rank order.
-	 * All peers have created theirs. From here on peers may write.
+	 * All peers have created theirs. From here on peers may write. Called
+	 * on all ranks or on none.
 	 */
 	enum ferry_status (*mem_attach)(struct ferry_mem *mem,
 	                                const uint8_t *handles);
@@ -96,19 +98,23 @@ struct ferry_fabric_ops {
 
 	/*
 	 * Writes bytes (0: none) to offset in the peer's memory, then adds 1
-	 * to its counter, release after the bytes, and rings its doorbell
-	 * (segment_ring). Returns when the put is queued; waits for the own
-	 * queue at most timeout_ms. The source lies in the own memory unless
-	 * the peer is FERRY_CAP_LDST, and is read at any time until `flushed`.
-	 * Without FERRY_CAP_ORDERED puts arrive in any order, each whole.
-	 * Errors: PEER, FABRIC, TIMEOUT.
+	 * to its counter, seq_cst and so after the bytes, and rings its
+	 * doorbell (ferry_segment_ring). Returns when the put is queued; waits
+	 * for the own queue at most timeout_ms. The source lies in the own
+	 * memory unless the peer is FERRY_CAP_LDST, and is read at any time
+	 * until `flushed`. Without FERRY_CAP_ORDERED puts arrive in any order,
+	 * each whole. Errors: PEER, FABRIC, TIMEOUT.
 	 */
 	enum ferry_status (*put)(struct ferry_mem *mem, int32_t peer,
 	                         size_t offset, const void *source,
 	                         size_t bytes, uint32_t signal);
 	/* What was put leaves without further calls. Does not block. */
 	enum ferry_status (*kick)(struct ferry_mem *mem);
-	/* Have all sources been read? Does not block; may make progress. */
+	/*
+	 * Have all sources been read? Does not block; may make progress.
+	 * What was put before this said true arrives before what is put after
+	 * it: so a good-bye does not overtake data.
+	 */
 	bool (*flushed)(struct ferry_mem *mem);
 	/*
 	 * Makes progress where no thread does: raises own counters for what
