@@ -11,6 +11,7 @@
 #endif
 
 #include "alloc.h"
+#include "bench_result.h"
 #include "core/bits.h"
 #include "core/clock.h"
 #include "cpu/kernels.h"
@@ -37,7 +38,7 @@ size_t bench_copy_block(int32_t n_ranks)
 
 	machine_read(&machine);
 	const size_t each =
-		2 * machine_last_level_bytes(&machine) / (size_t)n_ranks;
+		4 * machine_last_level_bytes(&machine) / (size_t)n_ranks;
 
 	return round_up(each > LEAST_BLOCK ? each : LEAST_BLOCK, ALIGN);
 }
@@ -125,15 +126,31 @@ bool bench_copy_run(struct crew *crew, struct bench_copy *copy)
 	crew->arg = &work;
 	const bool good = crew_run(crew) == EXIT_GOOD;
 
-	copy->block_bytes = work.block;
+	*copy = (struct bench_copy){.block_bytes = work.block};
 	for (size_t i = 0; good && i < BENCH_COPY_WAYS * PASSES; i++) {
 		double *const best = &copy->bytes_per_s[i / PASSES];
 		const double rate =
 			pass_rate(work.spans + i * n, n, work.block);
 
 		*best = rate > *best ? rate : *best;
-		copy->best = *best > copy->best ? *best : copy->best;
 	}
 	alloc_shared_free(work.spans, bytes);
+	*copy = bench_copy_merge(copy, 1);
 	return good;
+}
+
+struct bench_copy bench_copy_merge(const struct bench_copy *runs, int n)
+{
+	struct bench_copy all = {.block_bytes = runs[0].block_bytes};
+	double *rates = alloc_or_exit((size_t)n, sizeof(*rates));
+
+	for (int way = 0; way < BENCH_COPY_WAYS; way++) {
+		for (int i = 0; i < n; i++)
+			rates[i] = runs[i].bytes_per_s[way];
+		all.bytes_per_s[way] = bench_percentile(rates, n, 0.5);
+		if (all.bytes_per_s[way] > all.best)
+			all.best = all.bytes_per_s[way];
+	}
+	free(rates);
+	return all;
 }

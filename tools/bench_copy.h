@@ -23,13 +23,20 @@ struct bench_copy {
 	size_t block_bytes; /* of each rank's source, and of its destination */
 };
 
-/* Block of a rank: all blocks together are 4 times the last-level cache. */
+/*
+ * Block of a rank: all sources together are 4 times the last-level caches. Not
+ * less, since virtual machines do not show all of them, and stores that bypass
+ * the caches leave them to the sources.
+ */
 size_t bench_copy_block(int32_t n_ranks);
 
 /*
- * All ranks copy at once, each its own block to another of its own. Keeps the
- * best of what *copy holds and of several passes. False after a complaint.
+ * All ranks copy at once, each its own block to another of its own; the best
+ * of several passes. False after a complaint.
  */
 bool bench_copy_run(struct crew *crew, struct bench_copy *copy);
+
+/* Median of each way over several runs, and the best of these. */
+struct bench_copy bench_copy_merge(const struct bench_copy *runs, int n);
 
 #endif

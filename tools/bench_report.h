@@ -33,7 +33,9 @@ struct bench_run {
 	char **argv;
 	char fabric[32];
 	size_t window_bytes, least_window_bytes; /* of the last shape */
-	struct bench_copy copy;
+	struct bench_copy copy;                  /* medians of copies */
+	struct bench_copy *copies;               /* [rounds * tokens.n] */
+	int n_copies;
 	struct bench_mpi_facts mpi;
 	int n_cells;
 	struct bench_cell cells[OPT_LIST_MAX];

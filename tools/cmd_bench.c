@@ -42,7 +42,7 @@ static void cell_make(struct bench_cell *cell, const struct bench_options *o,
 		                                sizeof(struct bench_result));
 }
 
-/* One round of one shape: yardstick, Ferry, baseline. */
+/* One round of one shape: Ferry, then the baseline. */
 static bool run_round(struct bench_run *run, struct crew *crew,
                       struct bench_cell *cell, int round)
 {
@@ -50,9 +50,6 @@ static bool run_round(struct bench_run *run, struct crew *crew,
 	const struct bench_case *c = &cell->shape;
 	const int n_rounds = (int)o->rounds;
 
-	progress(c, round, n_rounds, "copy");
-	if (!bench_copy_run(crew, &run->copy))
-		return false;
 	progress(c, round, n_rounds, "ferry");
 	if (!bench_ferry_run(crew, c, (int32_t)o->iters, (int32_t)o->warmup,
 	                     &cell->rounds[0][round], run->fabric))
@@ -118,19 +115,26 @@ static int measure(struct bench_run *run, struct crew *crew)
 	bool good = true;
 
 	run->n_cells = o->tokens.n;
+	run->copies = alloc_or_exit((size_t)o->rounds, sizeof(*run->copies));
 	for (int i = 0; i < run->n_cells; i++)
 		cell_make(&run->cells[i], o, i);
-	for (int round = 0; good && round < o->rounds; round++)
+	for (int round = 0; good && round < o->rounds; round++) {
+		progress(&run->cells[0].shape, round, (int)o->rounds, "copy");
+		good = bench_copy_run(crew, &run->copies[round]);
 		for (int i = 0; good && i < run->n_cells; i++)
 			good = run_round(run, crew, &run->cells[i], round);
+	}
 	progress_done();
-	if (good)
+	if (good) {
+		run->copy = bench_copy_merge(run->copies, (int)o->rounds);
 		weigh_window(run, &run->cells[run->n_cells - 1].shape);
+	}
 	const int status = good ? finish(run) : EXIT_FAILED;
 
 	for (int i = 0; i < run->n_cells; i++)
 		for (int m = 0; m < run->cells[i].n_impls; m++)
 			free(run->cells[i].rounds[m]);
+	free(run->copies);
 	return status;
 }
 
