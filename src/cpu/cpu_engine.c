@@ -205,6 +205,30 @@ static enum ferry_status open_cpu(struct ferry_moe *moe,
 	return FERRY_OK;
 }
 
+/*
+ * The fused calls are the two phases one after the other. Taking turns within
+ * combine (send some rows, sum what has come) was 15 % slower: rows then come
+ * out of the other core's cache (2 ranks, 128 tokens, hidden 7168, top-8; AMD
+ * EPYC of 2 cores, November 2026).
+ */
+static enum ferry_status dispatch_cpu(struct ferry_moe *moe, int32_t slot,
+                                      const struct ferry_dispatch_in *in,
+                                      const struct ferry_dispatch_out *out,
+                                      struct CUstream_st *stream)
+{
+	FERRY_TRY(cpu_dispatch_send(moe, slot, in, stream));
+	return cpu_dispatch_recv(moe, slot, out, stream);
+}
+
+static enum ferry_status combine_cpu(struct ferry_moe *moe, int32_t slot,
+                                     const struct ferry_combine_in *in,
+                                     const struct ferry_combine_out *out,
+                                     struct CUstream_st *stream)
+{
+	FERRY_TRY(cpu_combine_send(moe, slot, in, stream));
+	return cpu_combine_recv(moe, slot, out, stream);
+}
+
 const struct ferry_engine_ops ferry_engine_cpu = {
 	.name = "cpu",
 	.query = query,
@@ -214,4 +238,6 @@ const struct ferry_engine_ops ferry_engine_cpu = {
 	.dispatch_recv = cpu_dispatch_recv,
 	.combine_send = cpu_combine_send,
 	.combine_recv = cpu_combine_recv,
+	.dispatch = dispatch_cpu,
+	.combine = combine_cpu,
 };

@@ -48,20 +48,6 @@ static bool is_next(enum ferry_slot_state state, enum ferry_phase phase)
 	return false;
 }
 
-static enum ferry_slot_state state_after(enum ferry_phase phase)
-{
-	switch (phase) {
-	case FERRY_PHASE_DISPATCH_SEND:
-		return FERRY_SLOT_DISPATCH_SENT;
-	case FERRY_PHASE_DISPATCH_RECV:
-		return FERRY_SLOT_DISPATCHED;
-	case FERRY_PHASE_COMBINE_SEND:
-		return FERRY_SLOT_COMBINE_SENT;
-	default:
-		return FERRY_SLOT_IDLE;
-	}
-}
-
 static enum ferry_status check_state(const struct ferry_moe *moe,
                                      const char *call, int32_t slot,
                                      enum ferry_phase phase)
@@ -78,30 +64,34 @@ static enum ferry_status check_state(const struct ferry_moe *moe,
 /* What an engine is about to do, or has done. */
 struct run {
 	struct ferry_moe *moe;
+	const char *call;
 	int32_t slot;
-	enum ferry_phase phase;
 	uint64_t begin_ns; /* 0: nobody records */
 	uint32_t fp;
 };
 
-static struct run begin_run(struct ferry_moe *moe, int32_t slot,
-                            enum ferry_phase phase)
+static struct run begin_run(struct ferry_moe *moe, const char *call,
+                            int32_t slot)
 {
 	return (struct run){
 		.moe = moe,
+		.call = call,
 		.slot = slot,
-		.phase = phase,
 		.begin_ns = ferry_trace_begin(moe->world->trace),
 		.fp = ferry_fp_enter(),
 	};
 }
 
-/* INVAL is refused before anything was done; all else ends the channel. */
-static void end_run(const struct run *run, enum ferry_status status)
+/*
+ * INVAL was refused before anything was done, so that the slot is where it
+ * was; all other failures have ended the channel.
+ */
+static void end_run(const struct run *run, enum ferry_status status,
+                    enum ferry_slot_state next)
 {
 	struct ferry_slot *slot = &run->moe->slots[run->slot];
 	struct ferry_trace_event event = {
-		.name = ferry_phase_name(run->phase),
+		.name = run->call,
 		.category = "moe",
 		.begin_ns = run->begin_ns,
 		.epoch = slot->n_dispatches - 1,
@@ -111,25 +101,19 @@ static void end_run(const struct run *run, enum ferry_status status)
 
 	ferry_fp_leave(run->fp);
 	if (status == FERRY_OK)
-		slot->state = state_after(run->phase);
+		slot->state = next;
 	ferry_trace_end(run->moe->world->trace, &event);
 }
 
-static enum ferry_status send_dispatch(struct ferry_moe *moe, int32_t slot,
-                                       const struct ferry_dispatch_in *in)
+/* The slot knows its new operation from here on. */
+static void start_operation(struct ferry_slot *slot,
+                            const struct ferry_dispatch_in *in)
 {
-	struct ferry_slot *s = &moe->slots[slot];
-
-	s->n_dispatches++;
-	s->hidden = in->hidden;
-	s->topk = in->topk;
-	s->n_tokens = in->n_tokens;
-	const struct run run = begin_run(moe, slot, FERRY_PHASE_DISPATCH_SEND);
-	const enum ferry_status status =
-		moe->ops->dispatch_send(moe, slot, in, NULL);
-
-	end_run(&run, status);
-	return status;
+	slot->n_dispatches++;
+	slot->hidden = in->hidden;
+	slot->topk = in->topk;
+	slot->n_tokens = in->n_tokens;
+	slot->state = FERRY_SLOT_DISPATCH_SENT;
 }
 
 /* What follows a failed dispatch must find nothing to do. */
@@ -146,41 +130,6 @@ static void clear_dispatch(const struct ferry_moe *moe,
 		*out->n_rows = 0;
 	if (out->n_dropped)
 		*out->n_dropped = 0;
-}
-
-static enum ferry_status recv_dispatch(struct ferry_moe *moe, int32_t slot,
-                                       const struct ferry_dispatch_out *out)
-{
-	const struct run run = begin_run(moe, slot, FERRY_PHASE_DISPATCH_RECV);
-	const enum ferry_status status =
-		moe->ops->dispatch_recv(moe, slot, out, NULL);
-
-	end_run(&run, status);
-	if (status)
-		clear_dispatch(moe, out);
-	return status;
-}
-
-static enum ferry_status send_combine(struct ferry_moe *moe, int32_t slot,
-                                      const struct ferry_combine_in *in)
-{
-	const struct run run = begin_run(moe, slot, FERRY_PHASE_COMBINE_SEND);
-	const enum ferry_status status =
-		moe->ops->combine_send(moe, slot, in, NULL);
-
-	end_run(&run, status);
-	return status;
-}
-
-static enum ferry_status recv_combine(struct ferry_moe *moe, int32_t slot,
-                                      const struct ferry_combine_out *out)
-{
-	const struct run run = begin_run(moe, slot, FERRY_PHASE_COMBINE_RECV);
-	const enum ferry_status status =
-		moe->ops->combine_recv(moe, slot, out, NULL);
-
-	end_run(&run, status);
-	return status;
 }
 
 /* Slot, failure, order: what every call looks at first. */
@@ -202,7 +151,13 @@ enum ferry_status ferry_dispatch_send(struct ferry_moe *moe, int32_t slot,
 
 	FERRY_TRY(enter(moe, call, slot, FERRY_PHASE_DISPATCH_SEND, stream));
 	FERRY_TRY(ferry_check_dispatch_in(moe, call, in, &own));
-	return send_dispatch(moe, slot, &own);
+	start_operation(&moe->slots[slot], &own);
+	const struct run run = begin_run(moe, call, slot);
+	const enum ferry_status status =
+		moe->ops->dispatch_send(moe, slot, &own, NULL);
+
+	end_run(&run, status, FERRY_SLOT_DISPATCH_SENT);
+	return status;
 }
 
 /* As enter, for calls with outputs that a broken channel zeroes. */
@@ -231,7 +186,14 @@ enum ferry_status ferry_dispatch_recv(struct ferry_moe *moe, int32_t slot,
 	FERRY_TRY(enter_out(moe, call, slot, FERRY_PHASE_DISPATCH_RECV, &own));
 	FERRY_TRY(ferry_check_dispatch_out(moe, call, moe->slots[slot].hidden,
 	                                   &own));
-	return recv_dispatch(moe, slot, &own);
+	const struct run run = begin_run(moe, call, slot);
+	const enum ferry_status status =
+		moe->ops->dispatch_recv(moe, slot, &own, NULL);
+
+	end_run(&run, status, FERRY_SLOT_DISPATCHED);
+	if (status)
+		clear_dispatch(moe, &own);
+	return status;
 }
 
 enum ferry_status ferry_dispatch(struct ferry_moe *moe, int32_t slot,
@@ -249,13 +211,15 @@ enum ferry_status ferry_dispatch(struct ferry_moe *moe, int32_t slot,
 	                    &own_out));
 	FERRY_TRY(ferry_check_dispatch_in(moe, call, in, &own_in));
 	FERRY_TRY(ferry_check_dispatch_out(moe, call, own_in.hidden, &own_out));
-	const enum ferry_status status = send_dispatch(moe, slot, &own_in);
+	start_operation(&moe->slots[slot], &own_in);
+	const struct run run = begin_run(moe, call, slot);
+	const enum ferry_status status =
+		moe->ops->dispatch(moe, slot, &own_in, &own_out, NULL);
 
-	if (status) {
+	end_run(&run, status, FERRY_SLOT_DISPATCHED);
+	if (status)
 		clear_dispatch(moe, &own_out);
-		return status;
-	}
-	return recv_dispatch(moe, slot, &own_out);
+	return status;
 }
 
 enum ferry_status ferry_combine_send(struct ferry_moe *moe, int32_t slot,
@@ -268,7 +232,12 @@ enum ferry_status ferry_combine_send(struct ferry_moe *moe, int32_t slot,
 	FERRY_TRY(enter(moe, call, slot, FERRY_PHASE_COMBINE_SEND, stream));
 	FERRY_TRY(ferry_check_combine_in(moe, call, moe->slots[slot].hidden, in,
 	                                 &own));
-	return send_combine(moe, slot, &own);
+	const struct run run = begin_run(moe, call, slot);
+	const enum ferry_status status =
+		moe->ops->combine_send(moe, slot, &own, NULL);
+
+	end_run(&run, status, FERRY_SLOT_COMBINE_SENT);
+	return status;
 }
 
 enum ferry_status ferry_combine_recv(struct ferry_moe *moe, int32_t slot,
@@ -281,7 +250,12 @@ enum ferry_status ferry_combine_recv(struct ferry_moe *moe, int32_t slot,
 	FERRY_TRY(enter(moe, call, slot, FERRY_PHASE_COMBINE_RECV, stream));
 	FERRY_TRY(ferry_check_combine_out(moe, call, &moe->slots[slot], out,
 	                                  &own));
-	return recv_combine(moe, slot, &own);
+	const struct run run = begin_run(moe, call, slot);
+	const enum ferry_status status =
+		moe->ops->combine_recv(moe, slot, &own, NULL);
+
+	end_run(&run, status, FERRY_SLOT_IDLE);
+	return status;
 }
 
 enum ferry_status ferry_combine(struct ferry_moe *moe, int32_t slot,
@@ -298,6 +272,10 @@ enum ferry_status ferry_combine(struct ferry_moe *moe, int32_t slot,
 	                                 &own_in));
 	FERRY_TRY(ferry_check_combine_out(moe, call, &moe->slots[slot], out,
 	                                  &own_out));
-	FERRY_TRY(send_combine(moe, slot, &own_in));
-	return recv_combine(moe, slot, &own_out);
+	const struct run run = begin_run(moe, call, slot);
+	const enum ferry_status status =
+		moe->ops->combine(moe, slot, &own_in, &own_out, NULL);
+
+	end_run(&run, status, FERRY_SLOT_IDLE);
+	return status;
 }

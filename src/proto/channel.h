@@ -56,6 +56,15 @@ struct ferry_engine_ops {
 	enum ferry_status (*combine_recv)(struct ferry_moe *moe, int32_t slot,
 	                                  const struct ferry_combine_out *out,
 	                                  struct CUstream_st *stream);
+	/* The fused calls: both phases, as one launch where that pays. */
+	enum ferry_status (*dispatch)(struct ferry_moe *moe, int32_t slot,
+	                              const struct ferry_dispatch_in *in,
+	                              const struct ferry_dispatch_out *out,
+	                              struct CUstream_st *stream);
+	enum ferry_status (*combine)(struct ferry_moe *moe, int32_t slot,
+	                             const struct ferry_combine_in *in,
+	                             const struct ferry_combine_out *out,
+	                             struct CUstream_st *stream);
 };
 
 struct ferry_moe {
