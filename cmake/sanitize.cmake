@@ -1,4 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+if(FERRY_FUZZ)
+  if(NOT CMAKE_C_COMPILER_ID MATCHES Clang)
+    message(FATAL_ERROR "FERRY_FUZZ needs clang, for libFuzzer")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
 if(FERRY_SANITIZE STREQUAL "address")
   set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all)
 elseif(FERRY_SANITIZE STREQUAL "thread")

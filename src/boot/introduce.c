@@ -51,14 +51,19 @@ static bool send_all(struct attempt *a, const void *data, size_t bytes)
 	return true;
 }
 
+static bool give_up(struct attempt *a, const char *why)
+{
+	snprintf(a->reason, FERRY_REASON_TEXT, "%s", why);
+	return false;
+}
+
 static bool send_message(struct attempt *a, struct ferry_msg head,
                          const void *body)
 {
 	if (send_all(a, &head, sizeof(head)) &&
 	    send_all(a, body, (size_t)head.bytes))
 		return true;
-	snprintf(a->reason, FERRY_REASON_TEXT, "it closed the connection");
-	return false;
+	return give_up(a, "it closed the connection");
 }
 
 static bool allowed(const void *arg, const struct ferry_msg *head)
@@ -82,41 +87,27 @@ static bool allowed(const void *arg, const struct ferry_msg *head)
  */
 static bool receive(struct attempt *a)
 {
-	for (;;) {
-		const size_t head = sizeof(a->reader.head);
-		const bool whole_head = a->reader.n_bytes >= head;
-		const size_t end =
-			whole_head ? head + (size_t)a->reader.head.bytes : head;
-		uint8_t piece[64];
-		bool ready;
-		size_t want = end - a->reader.n_bytes;
+	uint8_t piece[sizeof(struct ferry_msg) + FERRY_SHA256_BYTES];
+	bool ready = false;
 
-		if (want == 0 || want > sizeof(piece))
-			want = sizeof(struct ferry_msg);
+	while (!ready) {
+		const size_t want = ferry_reader_missing(&a->reader);
 		const ssize_t n = recv(a->fd, piece, want, 0);
+		const uint8_t *data = piece;
+		size_t n_data = (size_t)n;
+
 		if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
 			if (ferry_socket_wait(a->fd, POLLIN, a->deadline_ns))
 				continue;
-			snprintf(a->reason, FERRY_REASON_TEXT,
-			         "it does not answer");
-			return false;
+			return give_up(a, "it does not answer");
 		}
-		if (n <= 0) {
-			snprintf(a->reason, FERRY_REASON_TEXT,
-			         "it closed the connection");
-			return false;
-		}
-		const uint8_t *data = piece;
-		size_t n_data = (size_t)n;
+		if (n <= 0)
+			return give_up(a, "it closed the connection");
 		if (ferry_reader_feed(&a->reader, &data, &n_data, allowed, NULL,
-		                      &ready) != FERRY_OK) {
-			snprintf(a->reason, FERRY_REASON_TEXT,
-			         "what listens there is not ferry");
-			return false;
-		}
-		if (ready)
-			return true;
+		                      &ready) != FERRY_OK)
+			return give_up(a, "what listens there is not ferry");
 	}
+	return true;
 }
 
 static enum ferry_status refused(const struct attempt *a)
@@ -179,8 +170,7 @@ static enum outcome prove(struct attempt *a)
 	if (a->reader.head.type == FERRY_MSG_WELCOME &&
 	    ferry_mac_equal(mac, a->reader.body))
 		return LET_IN;
-	snprintf(a->reason, FERRY_REASON_TEXT,
-	         "what listens there does not know the job secret");
+	give_up(a, "what listens there does not know the job secret");
 	return TRY_AGAIN;
 }
 
@@ -196,8 +186,7 @@ static enum outcome introduce(struct attempt *a)
 		return REFUSED;
 	if (a->reader.head.type == FERRY_MSG_CHALLENGE)
 		return prove(a);
-	snprintf(a->reason, FERRY_REASON_TEXT,
-	         "what listens there is not ferry");
+	give_up(a, "what listens there is not ferry");
 	return TRY_AGAIN;
 }
 

@@ -40,6 +40,19 @@ static enum ferry_status reserve(struct ferry_reader *reader)
 	return FERRY_OK;
 }
 
+/* The head is whole. */
+static enum ferry_status judge(struct ferry_reader *reader,
+                               ferry_msg_allowed *allowed, const void *arg)
+{
+	enum ferry_status status = FERRY_PROTO;
+
+	if (reader->head.magic == FERRY_MSG_MAGIC &&
+	    allowed(arg, &reader->head))
+		status = reserve(reader);
+	reader->bad = status != FERRY_OK;
+	return status;
+}
+
 enum ferry_status ferry_reader_feed(struct ferry_reader *reader,
                                     const uint8_t **data, size_t *n_data,
                                     ferry_msg_allowed *allowed, const void *arg,
@@ -48,23 +61,34 @@ enum ferry_status ferry_reader_feed(struct ferry_reader *reader,
 	const size_t head = sizeof(reader->head);
 
 	*ready = false;
-	/* The message before this one was whole: begin anew. */
-	if (reader->n_bytes == head + reader->head.bytes)
+	if (reader->bad)
+		return FERRY_PROTO;
+	if (reader->whole)
 		reader->n_bytes = 0;
+	reader->whole = false;
 	if (reader->n_bytes < head) {
 		uint8_t *to = (uint8_t *)&reader->head + reader->n_bytes;
 
 		if (!take(reader, to, head, data, n_data))
 			return FERRY_OK;
-		if (reader->head.magic != FERRY_MSG_MAGIC ||
-		    !allowed(arg, &reader->head))
-			return FERRY_PROTO;
-		FERRY_TRY(reserve(reader));
+		FERRY_TRY(judge(reader, allowed, arg));
 	}
-	*ready = !reader->head.bytes ||
-	         take(reader, reader->body + (reader->n_bytes - head),
-	              head + (size_t)reader->head.bytes, data, n_data);
+	reader->whole = !reader->head.bytes ||
+	                take(reader, reader->body + (reader->n_bytes - head),
+	                     head + (size_t)reader->head.bytes, data, n_data);
+	*ready = reader->whole;
 	return FERRY_OK;
+}
+
+size_t ferry_reader_missing(const struct ferry_reader *reader)
+{
+	const size_t head = sizeof(reader->head);
+
+	if (reader->whole)
+		return head;
+	if (reader->n_bytes < head)
+		return head - reader->n_bytes;
+	return head + (size_t)reader->head.bytes - reader->n_bytes;
 }
 
 void ferry_proof(uint8_t mac[FERRY_SHA256_BYTES],

@@ -85,6 +85,8 @@ struct ferry_reader {
 	size_t n_bytes; /* so far, of head and body */
 	uint8_t *body;  /* head.bytes, once the head is there */
 	size_t capacity;
+	bool whole; /* to be dropped by the next feed */
+	bool bad; /* a head was not allowed: where the next begins is unknown */
 };
 
 void ferry_reader_destroy(struct ferry_reader *reader);
@@ -101,6 +103,12 @@ enum ferry_status ferry_reader_feed(struct ferry_reader *reader,
                                     const uint8_t **data, size_t *n_data,
                                     ferry_msg_allowed *allowed, const void *arg,
                                     bool *ready);
+
+/*
+ * Bytes to the end of the head, or, once that is there, of the message: who
+ * reads no more than this reads nothing of the next message.
+ */
+size_t ferry_reader_missing(const struct ferry_reader *reader);
 
 /* What both sides prove: "peer" or "hub" knows the secret, for this meeting. */
 struct ferry_secret {

@@ -17,8 +17,8 @@ bool ferry_nodelist_first(const char *list, char *host, size_t bytes)
 		if (*p == '[') {
 			const char *end = strchr(++p, ']');
 
-			part = strcspn(p, "-,]");
-			if (!end || !part || p + part > end)
+			part = strcspn(p, "[-,]");
+			if (!end || !part || p[part] == '[')
 				return false;
 			if (n + part >= sizeof(name))
 				return false;
