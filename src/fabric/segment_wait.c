@@ -16,6 +16,7 @@ enum {
 	SPINS_PER_LOOK = 32, /* at the clock */
 	SLICE_LEAST_NS = 1000000,
 	SLICE_MOST_NS = 50000000,
+	NAP_US = 20, /* of a flush, which no doorbell wakes */
 };
 
 struct waiting {
@@ -307,6 +308,36 @@ static bool flush_over(struct ferry_segment *segment)
 	       ferry_segment_poisoned(segment);
 }
 
+static enum ferry_status flush_late(struct waiting *w)
+{
+	const struct ferry_verdict mine = verdict_of(w, FERRY_TIMEOUT, -1);
+
+	return ferry_segment_break(w->segment, &mine,
+	                           "segment_flush: the fabric has not read all "
+	                           "sources within the timeout");
+}
+
+static __attribute__((noinline)) enum ferry_status flush_long(struct waiting *w)
+{
+	struct ferry_segment *segment = w->segment;
+	const uint64_t begin = ferry_now_ns();
+	const uint64_t end = begin +
+	                     (uint64_t)segment->world->timeout_ms * 1000000u -
+	                     ferry_segment_grace_ns(segment);
+
+	while (!flush_over(segment)) {
+		const uint64_t now = ferry_now_ns();
+
+		if (now >= end || killed(w))
+			return flush_late(w);
+		if (now < begin + segment->spin_ns)
+			sched_yield();
+		else
+			usleep(NAP_US);
+	}
+	return ferry_segment_poisoned(segment) ? give_up_asked(w) : FERRY_OK;
+}
+
 enum ferry_status ferry_segment_flush(struct ferry_segment *segment)
 {
 	if (!segment)
@@ -316,21 +347,6 @@ enum ferry_status ferry_segment_flush(struct ferry_segment *segment)
 	if (segment->direct || segment->mem->ops->flushed(segment->mem))
 		return FERRY_OK;
 	struct waiting w = {.segment = segment};
-	const uint64_t end = ferry_deadline_ns(segment->world->timeout_ms) -
-	                     ferry_segment_grace_ns(segment);
 
-	while (!flush_over(segment)) {
-		const struct ferry_verdict mine =
-			verdict_of(&w, FERRY_TIMEOUT, -1);
-
-		if (ferry_now_ns() >= end || killed(&w))
-			return ferry_segment_break(
-				segment, &mine,
-				"segment_flush: the fabric has not sent "
-				"everything within the timeout");
-		usleep(20);
-	}
-	if (ferry_segment_poisoned(segment))
-		return give_up_asked(&w);
-	return FERRY_OK;
+	return flush_long(&w);
 }
