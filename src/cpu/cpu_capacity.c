@@ -47,8 +47,8 @@ static int64_t need_of(const struct ferry_moe *moe, int32_t rank)
 	return need;
 }
 
-enum ferry_status cpu_capacity_check(struct ferry_moe *moe,
-                                     const struct cpu_op *op)
+enum ferry_status ferry_cpu_capacity_check(struct ferry_moe *moe,
+                                           const struct cpu_op *op)
 {
 	const struct ferry_shape *shape = &moe->shape;
 	const bool padded = shape->layout == FERRY_EXPERT_PADDED;
@@ -69,11 +69,11 @@ enum ferry_status cpu_capacity_check(struct ferry_moe *moe,
 			.choice = -1,
 			.value = need,
 		};
-		return cpu_break(moe, op, &v,
-		                 "dispatch: %" PRId64 " rows arrive%s on rank "
-		                 "%d, max_recv_rows is %" PRId64,
-		                 need, padded ? " for one expert slot" : "", r,
-		                 room);
+		return ferry_cpu_break(
+			moe, op, &v,
+			"dispatch: %" PRId64 " rows arrive%s on rank "
+			"%d, max_recv_rows is %" PRId64,
+			need, padded ? " for one expert slot" : "", r, room);
 	}
 	return FERRY_OK;
 }

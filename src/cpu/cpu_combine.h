@@ -23,8 +23,9 @@ static inline const char *cpu_expert_row(const struct ferry_moe *moe,
  * This rank's part of a token's sum: computed into engine->part and rounded
  * to combine_dtype, or the caller's own row when it has summed already.
  */
-const char *cpu_part_row(const struct ferry_moe *moe, const struct cpu_op *op,
-                         const struct ferry_arrival *arrival);
+const char *ferry_cpu_part_row(const struct ferry_moe *moe,
+                               const struct cpu_op *op,
+                               const struct ferry_arrival *arrival);
 
 /* Place of a rank among a token's ranks other than the receiver. */
 static inline int32_t cpu_ordinal(const struct cpu_ranks *ranks, int32_t rank,

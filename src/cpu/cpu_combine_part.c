@@ -25,8 +25,9 @@ static const char *view_row(const struct ferry_moe *moe,
 	return op->y + (size_t)row * op->y_stride;
 }
 
-const char *cpu_part_row(const struct ferry_moe *moe, const struct cpu_op *op,
-                         const struct ferry_arrival *arrival)
+const char *ferry_cpu_part_row(const struct ferry_moe *moe,
+                               const struct cpu_op *op,
+                               const struct ferry_arrival *arrival)
 {
 	const struct ferry_shape *shape = &moe->shape;
 	const struct ferry_copy *copies =

@@ -85,7 +85,8 @@ static void count_reduced(const struct recv *r, int32_t token)
 {
 	struct cpu_ranks ranks;
 
-	cpu_ranks_of(&r->moe->shape, slots_of(r, token), r->op->topk, &ranks);
+	ferry_cpu_ranks_of(&r->moe->shape, slots_of(r, token), r->op->topk,
+	                   &ranks);
 	for (int32_t i = 0; i < ranks.n; i++)
 		if (rank_answers(r, token, ranks.rank[i]))
 			r->moe->engine->sources[ranks.rank[i]].total++;
@@ -166,7 +167,8 @@ static enum ferry_status gather_reduced(struct recv *r, int32_t token,
 	const struct ferry_arrival *own = own_arrival(r, token);
 	struct cpu_ranks ranks;
 
-	cpu_ranks_of(&r->moe->shape, slots_of(r, token), r->op->topk, &ranks);
+	ferry_cpu_ranks_of(&r->moe->shape, slots_of(r, token), r->op->topk,
+	                   &ranks);
 	terms->n = 0;
 	for (int32_t i = 0; i < ranks.n; i++) {
 		const int32_t rank = ranks.rank[i];
@@ -176,7 +178,7 @@ static enum ferry_status gather_reduced(struct recv *r, int32_t token,
 		terms->weights[terms->n] = 1;
 		if (rank == self) {
 			terms->rows[terms->n++] =
-				cpu_part_row(r->moe, r->op, own);
+				ferry_cpu_part_row(r->moe, r->op, own);
 			continue;
 		}
 		FERRY_TRY(take_next(r, rank));
@@ -234,20 +236,20 @@ static void begin(struct recv *r)
 	r->slots = ferry_table_slots_const(cpu_own_table(r->moe, r->op));
 	r->next = route->arrivals + route->group_first[group];
 	r->end = route->arrivals + route->group_first[group + 1];
-	cpu_flow_begin(&r->flow, r->moe, r->op, FERRY_PHASE_COMBINE_RECV);
+	ferry_cpu_flow_begin(&r->flow, r->moe, r->op, FERRY_PHASE_COMBINE_RECV);
 	count_sources(r);
 }
 
-enum ferry_status cpu_combine_recv(struct ferry_moe *moe, int32_t slot,
-                                   const struct ferry_combine_out *out,
-                                   struct CUstream_st *stream)
+enum ferry_status ferry_cpu_combine_recv(struct ferry_moe *moe, int32_t slot,
+                                         const struct ferry_combine_out *out,
+                                         struct CUstream_st *stream)
 {
 	struct recv r = {.moe = moe, .op = &moe->engine->ops[slot], .out = out};
 
 	(void)stream;
 	begin(&r);
 	FERRY_TRY(sum_tokens(&r));
-	FERRY_TRY(cpu_flow_finish_recv(&r.flow));
+	FERRY_TRY(ferry_cpu_flow_finish_recv(&r.flow));
 	FERRY_TRY(ferry_segment_flush(moe->segment));
 	count(&r);
 	return FERRY_OK;

@@ -67,7 +67,7 @@ static enum ferry_status send_choices(struct send *s,
 			cpu_expert_row(s->moe, s->op, &copies[i]), NULL};
 
 		aim_choice(s, a, copies[i].choice);
-		FERRY_TRY(cpu_flow_send(&s->flow, &row));
+		FERRY_TRY(ferry_cpu_flow_send(&s->flow, &row));
 	}
 	return FERRY_OK;
 }
@@ -81,10 +81,10 @@ static void aim_part(const struct send *s, const struct ferry_arrival *a)
 	const int32_t first = a->group * shape->group_size;
 	struct cpu_ranks ranks;
 
-	cpu_ranks_of(shape,
-	             ferry_table_slots_const(table) +
-	                     (size_t)a->token * (size_t)table->topk,
-	             table->topk, &ranks);
+	ferry_cpu_ranks_of(shape,
+	                   ferry_table_slots_const(table) +
+	                           (size_t)a->token * (size_t)table->topk,
+	                   table->topk, &ranks);
 	dest->n = 0;
 	for (int32_t r = first; r < first + shape->group_size; r++) {
 		if (r == shape->rank)
@@ -100,10 +100,10 @@ static void aim_part(const struct send *s, const struct ferry_arrival *a)
 static enum ferry_status send_part(struct send *s,
                                    const struct ferry_arrival *a)
 {
-	const struct cpu_row row = {cpu_part_row(s->moe, s->op, a), NULL};
+	const struct cpu_row row = {ferry_cpu_part_row(s->moe, s->op, a), NULL};
 
 	aim_part(s, a);
-	return cpu_flow_send(&s->flow, &row);
+	return ferry_cpu_flow_send(&s->flow, &row);
 }
 
 static enum ferry_status send_group(struct send *s, int32_t group)
@@ -154,9 +154,9 @@ static enum ferry_status check_rows(const struct ferry_moe *moe,
 	return FERRY_OK;
 }
 
-enum ferry_status cpu_combine_send(struct ferry_moe *moe, int32_t slot,
-                                   const struct ferry_combine_in *in,
-                                   struct CUstream_st *stream)
+enum ferry_status ferry_cpu_combine_send(struct ferry_moe *moe, int32_t slot,
+                                         const struct ferry_combine_in *in,
+                                         struct CUstream_st *stream)
 {
 	struct cpu_op *op = &moe->engine->ops[slot];
 	struct send s = {.moe = moe, .op = op};
@@ -166,7 +166,7 @@ enum ferry_status cpu_combine_send(struct ferry_moe *moe, int32_t slot,
 	op->y = in->y;
 	op->y_stride = in->y_stride;
 	op->y_layout = in->layout;
-	cpu_flow_begin(&s.flow, moe, op, FERRY_PHASE_COMBINE_SEND);
+	ferry_cpu_flow_begin(&s.flow, moe, op, FERRY_PHASE_COMBINE_SEND);
 	FERRY_TRY(send_groups(&s));
-	return cpu_flow_finish_send(&s.flow);
+	return ferry_cpu_flow_finish_send(&s.flow);
 }

@@ -102,8 +102,8 @@ static void deliver(const struct recv *r, const struct ferry_arrival *a,
 		r->moe->engine->kernels->copy(to, a->n_copies, row->payload,
 		                              r->op->row_bytes, r->far);
 	if (r->out->scales)
-		cpu_scales_spread(shape, r->op, r->out, rows, a->n_copies,
-		                  row->scales);
+		ferry_cpu_scales_spread(shape, r->op, r->out, rows, a->n_copies,
+		                        row->scales);
 }
 
 static void deliver_own(const struct recv *r)
@@ -116,7 +116,7 @@ static void deliver_own(const struct recv *r)
 	for (int64_t i = route->group_first[group]; i < end; i++) {
 		const struct ferry_arrival *a = &route->arrivals[i];
 		const struct cpu_row row =
-			cpu_token_row(r->moe, r->op, a->token);
+			ferry_cpu_token_row(r->moe, r->op, a->token);
 
 		deliver(r, a, &row);
 	}
@@ -170,7 +170,7 @@ static enum ferry_status build_route(struct ferry_moe *moe, struct cpu_op *op)
 {
 	const struct ferry_shape *shape = &moe->shape;
 
-	FERRY_TRY(cpu_capacity_check(moe, op));
+	FERRY_TRY(ferry_cpu_capacity_check(moe, op));
 	if (op->dropped) /* first: it uses the route's arrays */
 		FERRY_TRY(ferry_route_drops(&op->route, shape, op->tables,
 		                            shape->rank / shape->group_size,
@@ -205,26 +205,26 @@ static void count(struct ferry_moe *moe, const struct cpu_op *op)
 		moe->slot_rows[s] += (uint64_t)route->counts[s];
 }
 
-enum ferry_status cpu_dispatch_recv(struct ferry_moe *moe, int32_t slot,
-                                    const struct ferry_dispatch_out *out,
-                                    struct CUstream_st *stream)
+enum ferry_status ferry_cpu_dispatch_recv(struct ferry_moe *moe, int32_t slot,
+                                          const struct ferry_dispatch_out *out,
+                                          struct CUstream_st *stream)
 {
 	struct cpu_op *op = &moe->engine->ops[slot];
 	struct recv r = {.moe = moe, .op = op, .out = out};
 
 	(void)stream;
-	FERRY_TRY(cpu_tables_wait(moe, op));
-	FERRY_TRY(cpu_tables_check(moe, op));
+	FERRY_TRY(ferry_cpu_tables_wait(moe, op));
+	FERRY_TRY(ferry_cpu_tables_check(moe, op));
 	FERRY_TRY(build_route(moe, op));
 	FERRY_TRY(check_rows(&r));
-	cpu_flow_begin(&r.flow, moe, op, FERRY_PHASE_DISPATCH_RECV);
+	ferry_cpu_flow_begin(&r.flow, moe, op, FERRY_PHASE_DISPATCH_RECV);
 	count_sources(&r);
 	r.far = (size_t)op->route.n_copies * op->row_bytes > FAR_BYTES;
 	FERRY_TRY(take_rows(&r));
-	FERRY_TRY(cpu_flow_finish_recv(&r.flow));
+	FERRY_TRY(ferry_cpu_flow_finish_recv(&r.flow));
 	FERRY_TRY(ferry_segment_flush(moe->segment));
-	cpu_outputs_fill(moe, op, out);
-	cpu_tables_done(moe, op);
+	ferry_cpu_outputs_fill(moe, op, out);
+	ferry_cpu_tables_done(moe, op);
 	count(moe, op);
 	return FERRY_OK;
 }

@@ -88,7 +88,7 @@ static void aim(const struct ferry_moe *moe, const struct cpu_op *op,
 	struct cpu_dest *dest = &moe->engine->dest;
 	struct cpu_ranks ranks;
 
-	cpu_ranks_of(shape, slots, op->topk, &ranks);
+	ferry_cpu_ranks_of(shape, slots, op->topk, &ranks);
 	dest->n = 0;
 	for (int32_t i = 0; i < ranks.n; i++) {
 		const int32_t rank = ranks.rank[i];
@@ -109,16 +109,16 @@ send_rows(struct ferry_moe *moe, const struct cpu_op *op, const int32_t *slots)
 	const int32_t g = shape->group_size;
 	struct cpu_flow flow;
 
-	cpu_flow_begin(&flow, moe, op, FERRY_PHASE_DISPATCH_SEND);
+	ferry_cpu_flow_begin(&flow, moe, op, FERRY_PHASE_DISPATCH_SEND);
 	for (int32_t t = shape->rank % g; t < op->n_tokens; t += g) {
 		aim(moe, op, t, slots + (size_t)t * (size_t)op->topk);
 		if (moe->engine->dest.n == 0)
 			continue;
-		const struct cpu_row row = cpu_token_row(moe, op, t);
+		const struct cpu_row row = ferry_cpu_token_row(moe, op, t);
 
-		FERRY_TRY(cpu_flow_send(&flow, &row));
+		FERRY_TRY(ferry_cpu_flow_send(&flow, &row));
 	}
-	return cpu_flow_finish_send(&flow);
+	return ferry_cpu_flow_finish_send(&flow);
 }
 
 static bool served_here(const struct ferry_shape *shape, const int32_t *slots,
@@ -141,7 +141,7 @@ static void keep_row(const struct ferry_moe *moe, const struct cpu_op *op,
 	char *to = e->window + ferry_window_row(&moe->window, shape, op->slot,
 	                                        op->half, shape->rank, carrier,
 	                                        token / g);
-	const struct cpu_row row = cpu_token_row(moe, op, token);
+	const struct cpu_row row = ferry_cpu_token_row(moe, op, token);
 
 	e->kernels->copy((void *[]){to}, 1, row.payload, op->row_bytes, false);
 	if (op->scale_bytes)
@@ -159,19 +159,19 @@ static void keep_own_rows(const struct ferry_moe *moe, const struct cpu_op *op,
 			keep_row(moe, op, t);
 }
 
-enum ferry_status cpu_dispatch_send(struct ferry_moe *moe, int32_t slot,
-                                    const struct ferry_dispatch_in *in,
-                                    struct CUstream_st *stream)
+enum ferry_status ferry_cpu_dispatch_send(struct ferry_moe *moe, int32_t slot,
+                                          const struct ferry_dispatch_in *in,
+                                          struct CUstream_st *stream)
 {
 	struct cpu_op *op = &moe->engine->ops[slot];
 
 	(void)stream;
 	take_batch(moe, op, in);
-	const struct ferry_table *table = cpu_table_build(moe, op, in);
+	const struct ferry_table *table = ferry_cpu_table_build(moe, op, in);
 	const int32_t *slots = ferry_table_slots_const(table);
 
 	op->n_tokens = table->n_tokens; /* none when it is marked */
-	FERRY_TRY(cpu_table_push(moe, op, table));
+	FERRY_TRY(ferry_cpu_table_push(moe, op, table));
 	FERRY_TRY(send_rows(moe, op, slots));
 	if (moe->shape.layout == FERRY_TOKEN)
 		keep_own_rows(moe, op, slots);

@@ -216,8 +216,8 @@ static enum ferry_status dispatch_cpu(struct ferry_moe *moe, int32_t slot,
                                       const struct ferry_dispatch_out *out,
                                       struct CUstream_st *stream)
 {
-	FERRY_TRY(cpu_dispatch_send(moe, slot, in, stream));
-	return cpu_dispatch_recv(moe, slot, out, stream);
+	FERRY_TRY(ferry_cpu_dispatch_send(moe, slot, in, stream));
+	return ferry_cpu_dispatch_recv(moe, slot, out, stream);
 }
 
 static enum ferry_status combine_cpu(struct ferry_moe *moe, int32_t slot,
@@ -225,8 +225,8 @@ static enum ferry_status combine_cpu(struct ferry_moe *moe, int32_t slot,
                                      const struct ferry_combine_out *out,
                                      struct CUstream_st *stream)
 {
-	FERRY_TRY(cpu_combine_send(moe, slot, in, stream));
-	return cpu_combine_recv(moe, slot, out, stream);
+	FERRY_TRY(ferry_cpu_combine_send(moe, slot, in, stream));
+	return ferry_cpu_combine_recv(moe, slot, out, stream);
 }
 
 const struct ferry_engine_ops ferry_engine_cpu = {
@@ -234,10 +234,10 @@ const struct ferry_engine_ops ferry_engine_cpu = {
 	.query = query,
 	.open = open_cpu,
 	.close = close_cpu,
-	.dispatch_send = cpu_dispatch_send,
-	.dispatch_recv = cpu_dispatch_recv,
-	.combine_send = cpu_combine_send,
-	.combine_recv = cpu_combine_recv,
+	.dispatch_send = ferry_cpu_dispatch_send,
+	.dispatch_recv = ferry_cpu_dispatch_recv,
+	.combine_send = ferry_cpu_combine_send,
+	.combine_recv = ferry_cpu_combine_recv,
 	.dispatch = dispatch_cpu,
 	.combine = combine_cpu,
 };

@@ -2,8 +2,8 @@
 /*
  * What the files of the CPU engine share: the state of a channel and of an
  * operation in flight, and the steps that more than one phase uses. The phases
- * themselves are cpu_dispatch_send.c, cpu_dispatch_recv.c, cpu_combine_send.c
- * and cpu_combine_recv.c.
+ * themselves are cpu_dispatch_send.c, cpu_dispatch_recv.c,
+ * cpu_combine_send.c and cpu_combine_recv.c.
  */
 #ifndef FERRY_CPU_ENGINE_H
 #define FERRY_CPU_ENGINE_H
@@ -87,37 +87,40 @@ struct cpu_ranks {
 	int32_t rank[FERRY_SUM_MAX];
 };
 
-enum ferry_status cpu_dispatch_send(struct ferry_moe *moe, int32_t slot,
-                                    const struct ferry_dispatch_in *in,
-                                    struct CUstream_st *stream);
-enum ferry_status cpu_dispatch_recv(struct ferry_moe *moe, int32_t slot,
-                                    const struct ferry_dispatch_out *out,
-                                    struct CUstream_st *stream);
-enum ferry_status cpu_combine_send(struct ferry_moe *moe, int32_t slot,
-                                   const struct ferry_combine_in *in,
-                                   struct CUstream_st *stream);
-enum ferry_status cpu_combine_recv(struct ferry_moe *moe, int32_t slot,
-                                   const struct ferry_combine_out *out,
-                                   struct CUstream_st *stream);
+enum ferry_status ferry_cpu_dispatch_send(struct ferry_moe *moe, int32_t slot,
+                                          const struct ferry_dispatch_in *in,
+                                          struct CUstream_st *stream);
+enum ferry_status ferry_cpu_dispatch_recv(struct ferry_moe *moe, int32_t slot,
+                                          const struct ferry_dispatch_out *out,
+                                          struct CUstream_st *stream);
+enum ferry_status ferry_cpu_combine_send(struct ferry_moe *moe, int32_t slot,
+                                         const struct ferry_combine_in *in,
+                                         struct CUstream_st *stream);
+enum ferry_status ferry_cpu_combine_recv(struct ferry_moe *moe, int32_t slot,
+                                         const struct ferry_combine_out *out,
+                                         struct CUstream_st *stream);
 
 /* cpu_table_send.c */
 
 /* Resolves and latches a batch into the own table of its half. */
-struct ferry_table *cpu_table_build(struct ferry_moe *moe, struct cpu_op *op,
-                                    const struct ferry_dispatch_in *in);
-enum ferry_status cpu_table_push(struct ferry_moe *moe, const struct cpu_op *op,
-                                 const struct ferry_table *table);
+struct ferry_table *ferry_cpu_table_build(struct ferry_moe *moe,
+                                          struct cpu_op *op,
+                                          const struct ferry_dispatch_in *in);
+enum ferry_status ferry_cpu_table_push(struct ferry_moe *moe,
+                                       const struct cpu_op *op,
+                                       const struct ferry_table *table);
 /* Signals that a table raises: fixed, whatever its size. */
-uint64_t cpu_table_puts(const struct ferry_moe *moe);
+uint64_t ferry_cpu_table_puts(const struct ferry_moe *moe);
 
 /* cpu_table_recv.c */
 
-enum ferry_status cpu_tables_wait(struct ferry_moe *moe,
-                                  const struct cpu_op *op);
+enum ferry_status ferry_cpu_tables_wait(struct ferry_moe *moe,
+                                        const struct cpu_op *op);
 /* Refuses on every rank alike what any table gives cause to. */
-enum ferry_status cpu_tables_check(struct ferry_moe *moe, struct cpu_op *op);
+enum ferry_status ferry_cpu_tables_check(struct ferry_moe *moe,
+                                         struct cpu_op *op);
 /* Tables of this epoch are done with: the next wait expects new ones. */
-void cpu_tables_done(struct ferry_moe *moe, const struct cpu_op *op);
+void ferry_cpu_tables_done(struct ferry_moe *moe, const struct cpu_op *op);
 
 /* The table that a rank sent for this operation. */
 static inline const struct ferry_table *
@@ -144,25 +147,28 @@ static inline struct ferry_table *cpu_own_table(const struct ferry_moe *moe,
 /* cpu_capacity.c */
 
 /* OVERFLOW on all ranks, naming the lowest rank that lacks room. */
-enum ferry_status cpu_capacity_check(struct ferry_moe *moe,
-                                     const struct cpu_op *op);
+enum ferry_status ferry_cpu_capacity_check(struct ferry_moe *moe,
+                                           const struct cpu_op *op);
 
 /* cpu_outputs.c: all of ferry_dispatch_out but rows and scales. */
-void cpu_outputs_fill(const struct ferry_moe *moe, const struct cpu_op *op,
-                      const struct ferry_dispatch_out *out);
+void ferry_cpu_outputs_fill(const struct ferry_moe *moe,
+                            const struct cpu_op *op,
+                            const struct ferry_dispatch_out *out);
 
 /* cpu_scales.c: the scales of one row to its rows of the output. */
-void cpu_scales_spread(const struct ferry_shape *shape, const struct cpu_op *op,
-                       const struct ferry_dispatch_out *out,
-                       const int64_t *rows, int32_t n_rows, const char *scales);
+void ferry_cpu_scales_spread(const struct ferry_shape *shape,
+                             const struct cpu_op *op,
+                             const struct ferry_dispatch_out *out,
+                             const int64_t *rows, int32_t n_rows,
+                             const char *scales);
 
 /* cpu_rows.c */
 
 /* A token of the own batch as it travels; quantised into engine->scratch. */
-struct cpu_row cpu_token_row(const struct ferry_moe *moe,
-                             const struct cpu_op *op, int32_t token);
-void cpu_ranks_of(const struct ferry_shape *shape, const int32_t *slots,
-                  int32_t topk, struct cpu_ranks *ranks);
+struct cpu_row ferry_cpu_token_row(const struct ferry_moe *moe,
+                                   const struct cpu_op *op, int32_t token);
+void ferry_cpu_ranks_of(const struct ferry_shape *shape, const int32_t *slots,
+                        int32_t topk, struct cpu_ranks *ranks);
 
 /* Bytes of a row in the window, up to the end of what is used. */
 static inline size_t cpu_wire_bytes(const struct ferry_shape *shape,
@@ -174,7 +180,7 @@ static inline size_t cpu_wire_bytes(const struct ferry_shape *shape,
 
 /* Records a failure that this engine found first, and breaks the channel. */
 __attribute__((format(printf, 4, 5))) enum ferry_status
-cpu_break(struct ferry_moe *moe, const struct cpu_op *op,
-          struct ferry_verdict *verdict, const char *fmt, ...);
+ferry_cpu_break(struct ferry_moe *moe, const struct cpu_op *op,
+                struct ferry_verdict *verdict, const char *fmt, ...);
 
 #endif

@@ -30,8 +30,8 @@ static void set_sizes(struct cpu_flow *flow)
 	flow->signals_per_row = (int64_t)((flow->wire_bytes - 1) / max_put + 1);
 }
 
-void cpu_flow_begin(struct cpu_flow *flow, struct ferry_moe *moe,
-                    const struct cpu_op *op, enum ferry_phase phase)
+void ferry_cpu_flow_begin(struct cpu_flow *flow, struct ferry_moe *moe,
+                          const struct cpu_op *op, enum ferry_phase phase)
 {
 	const size_t n_ranks = (size_t)moe->shape.n_ranks;
 	struct ferry_engine *e = moe->engine;
@@ -157,8 +157,8 @@ static void count_bytes(struct cpu_flow *flow)
 		stats->wire_bytes_combine += bytes;
 }
 
-enum ferry_status cpu_flow_send(struct cpu_flow *flow,
-                                const struct cpu_row *row)
+enum ferry_status ferry_cpu_flow_send(struct cpu_flow *flow,
+                                      const struct cpu_row *row)
 {
 	const int32_t n_direct = store_direct(flow, row);
 
@@ -168,7 +168,7 @@ enum ferry_status cpu_flow_send(struct cpu_flow *flow,
 	return count_direct(flow);
 }
 
-enum ferry_status cpu_flow_finish_send(struct cpu_flow *flow)
+enum ferry_status ferry_cpu_flow_finish_send(struct cpu_flow *flow)
 {
 	struct ferry_moe *moe = flow->moe;
 
@@ -202,8 +202,8 @@ static uint32_t in_signal(const struct cpu_flow *flow, int32_t source)
 	                           flow->op->epoch, flow->kind, source);
 }
 
-enum ferry_status cpu_flow_await(struct cpu_flow *flow, int32_t source,
-                                 int64_t n_rows)
+enum ferry_status ferry_cpu_flow_await(struct cpu_flow *flow, int32_t source,
+                                       int64_t n_rows)
 {
 	struct ferry_engine *e = flow->moe->engine;
 	struct cpu_source *s = &e->sources[source];
@@ -218,7 +218,7 @@ enum ferry_status cpu_flow_await(struct cpu_flow *flow, int32_t source,
 		.peer = source,
 		.value = base + signals_of(flow, source, n_rows),
 	};
-	FERRY_TRY(cpu_wait(flow->moe, flow->op, flow->phase, 1));
+	FERRY_TRY(ferry_cpu_wait(flow->moe, flow->op, flow->phase, 1));
 	const uint64_t seen = ferry_segment_read(flow->moe->segment, signal);
 
 	s->ready =
@@ -227,7 +227,7 @@ enum ferry_status cpu_flow_await(struct cpu_flow *flow, int32_t source,
 	return FERRY_OK;
 }
 
-enum ferry_status cpu_flow_finish_recv(struct cpu_flow *flow)
+enum ferry_status ferry_cpu_flow_finish_recv(struct cpu_flow *flow)
 {
 	struct ferry_engine *e = flow->moe->engine;
 	const int32_t n_ranks = flow->moe->shape.n_ranks;
@@ -245,7 +245,7 @@ enum ferry_status cpu_flow_finish_recv(struct cpu_flow *flow)
 			                 signals_of(flow, source, total),
 			};
 	}
-	FERRY_TRY(cpu_wait(flow->moe, flow->op, flow->phase, n));
+	FERRY_TRY(ferry_cpu_wait(flow->moe, flow->op, flow->phase, n));
 	for (int32_t source = 0; source < n_ranks; source++)
 		e->targets[in_signal(flow, source)] +=
 			signals_of(flow, source, e->sources[source].total);
@@ -265,8 +265,8 @@ static int32_t still_missing(const struct ferry_moe *moe, int32_t n_items)
 	return n;
 }
 
-enum ferry_status cpu_wait(struct ferry_moe *moe, const struct cpu_op *op,
-                           enum ferry_phase phase, int32_t n_items)
+enum ferry_status ferry_cpu_wait(struct ferry_moe *moe, const struct cpu_op *op,
+                                 enum ferry_phase phase, int32_t n_items)
 {
 	struct ferry_engine *e = moe->engine;
 	const int32_t n = still_missing(moe, n_items);

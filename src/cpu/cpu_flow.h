@@ -35,18 +35,18 @@ struct cpu_flow {
 };
 
 /* All totals and all numbers of rows begin at 0. */
-void cpu_flow_begin(struct cpu_flow *flow, struct ferry_moe *moe,
-                    const struct cpu_op *op, enum ferry_phase phase);
+void ferry_cpu_flow_begin(struct cpu_flow *flow, struct ferry_moe *moe,
+                          const struct cpu_op *op, enum ferry_phase phase);
 
 /* One row to all of engine->dest. */
-enum ferry_status cpu_flow_send(struct cpu_flow *flow,
-                                const struct cpu_row *row);
+enum ferry_status ferry_cpu_flow_send(struct cpu_flow *flow,
+                                      const struct cpu_row *row);
 /* Signals what is left of the last chunks, and lets everything leave. */
-enum ferry_status cpu_flow_finish_send(struct cpu_flow *flow);
+enum ferry_status ferry_cpu_flow_finish_send(struct cpu_flow *flow);
 
 /* Waits for the first n_rows rows of a source. */
-enum ferry_status cpu_flow_await(struct cpu_flow *flow, int32_t source,
-                                 int64_t n_rows);
+enum ferry_status ferry_cpu_flow_await(struct cpu_flow *flow, int32_t source,
+                                       int64_t n_rows);
 
 /* Row `ordinal` of those that a source sends is there on FERRY_OK. */
 static inline enum ferry_status cpu_flow_take(struct cpu_flow *flow,
@@ -54,20 +54,20 @@ static inline enum ferry_status cpu_flow_take(struct cpu_flow *flow,
 {
 	if (ordinal < flow->moe->engine->sources[source].ready)
 		return FERRY_OK;
-	return cpu_flow_await(flow, source, ordinal + 1);
+	return ferry_cpu_flow_await(flow, source, ordinal + 1);
 }
 
 /*
  * Waits for all rows that engine->sources promises, also those that nobody
  * took; from then on the counters' next rows are those of later epochs.
  */
-enum ferry_status cpu_flow_finish_recv(struct cpu_flow *flow);
+enum ferry_status ferry_cpu_flow_finish_recv(struct cpu_flow *flow);
 
 /*
  * Waits for engine->items[0..n_items), in a phase of an operation; counts the
  * time for each peer that is not there yet.
  */
-enum ferry_status cpu_wait(struct ferry_moe *moe, const struct cpu_op *op,
-                           enum ferry_phase phase, int32_t n_items);
+enum ferry_status ferry_cpu_wait(struct ferry_moe *moe, const struct cpu_op *op,
+                                 enum ferry_phase phase, int32_t n_items);
 
 #endif

@@ -140,8 +140,9 @@ static void fill_entries(const struct ferry_shape *shape,
 	}
 }
 
-void cpu_outputs_fill(const struct ferry_moe *moe, const struct cpu_op *op,
-                      const struct ferry_dispatch_out *out)
+void ferry_cpu_outputs_fill(const struct ferry_moe *moe,
+                            const struct cpu_op *op,
+                            const struct ferry_dispatch_out *out)
 {
 	const struct ferry_shape *shape = &moe->shape;
 	const int64_t n_view =

@@ -25,8 +25,8 @@ static struct cpu_row quantize_row(const struct ferry_shape *shape,
 	return (struct cpu_row){e->scratch, scales};
 }
 
-struct cpu_row cpu_token_row(const struct ferry_moe *moe,
-                             const struct cpu_op *op, int32_t token)
+struct cpu_row ferry_cpu_token_row(const struct ferry_moe *moe,
+                                   const struct cpu_op *op, int32_t token)
 {
 	const size_t t = (size_t)token;
 	const char *x = op->x + t * op->x_stride;
@@ -54,8 +54,8 @@ static void insert_rank(struct cpu_ranks *ranks, int32_t rank)
 	ranks->rank[i] = rank;
 }
 
-void cpu_ranks_of(const struct ferry_shape *shape, const int32_t *slots,
-                  int32_t topk, struct cpu_ranks *ranks)
+void ferry_cpu_ranks_of(const struct ferry_shape *shape, const int32_t *slots,
+                        int32_t topk, struct cpu_ranks *ranks)
 {
 	ranks->n = 0;
 	for (int32_t k = 0; k < topk; k++)

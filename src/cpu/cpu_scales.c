@@ -55,9 +55,11 @@ static void spread_columns(const struct ferry_shape *shape,
 	}
 }
 
-void cpu_scales_spread(const struct ferry_shape *shape, const struct cpu_op *op,
-                       const struct ferry_dispatch_out *out,
-                       const int64_t *rows, int32_t n_rows, const char *scales)
+void ferry_cpu_scales_spread(const struct ferry_shape *shape,
+                             const struct cpu_op *op,
+                             const struct ferry_dispatch_out *out,
+                             const int64_t *rows, int32_t n_rows,
+                             const char *scales)
 {
 	for (int32_t i = 0; i < n_rows; i++) {
 		if (out->scale_form != FERRY_SCALES_ROW_MAJOR) {

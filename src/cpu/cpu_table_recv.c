@@ -10,8 +10,10 @@
 
 #include "cpu_flow.h"
 
-enum ferry_status cpu_break(struct ferry_moe *moe, const struct cpu_op *op,
-                            struct ferry_verdict *verdict, const char *fmt, ...)
+enum ferry_status ferry_cpu_break(struct ferry_moe *moe,
+                                  const struct cpu_op *op,
+                                  struct ferry_verdict *verdict,
+                                  const char *fmt, ...)
 {
 	char text[sizeof(((struct ferry_error *)0)->text)];
 	va_list args;
@@ -33,8 +35,8 @@ static uint32_t table_signal(const struct ferry_moe *moe,
 	                           FERRY_COUNT_TABLE, source);
 }
 
-enum ferry_status cpu_tables_wait(struct ferry_moe *moe,
-                                  const struct cpu_op *op)
+enum ferry_status ferry_cpu_tables_wait(struct ferry_moe *moe,
+                                        const struct cpu_op *op)
 {
 	struct ferry_engine *e = moe->engine;
 	int32_t n = 0;
@@ -47,17 +49,17 @@ enum ferry_status cpu_tables_wait(struct ferry_moe *moe,
 		e->items[n++] = (struct ferry_wait_item){
 			.signal = signal,
 			.peer = r,
-			.value = e->targets[signal] + cpu_table_puts(moe),
+			.value = e->targets[signal] + ferry_cpu_table_puts(moe),
 		};
 	}
-	return cpu_wait(moe, op, FERRY_PHASE_DISPATCH_RECV, n);
+	return ferry_cpu_wait(moe, op, FERRY_PHASE_DISPATCH_RECV, n);
 }
 
-void cpu_tables_done(struct ferry_moe *moe, const struct cpu_op *op)
+void ferry_cpu_tables_done(struct ferry_moe *moe, const struct cpu_op *op)
 {
 	for (int32_t r = 0; r < moe->shape.n_ranks; r++)
 		moe->engine->targets[table_signal(moe, op, r)] +=
-			cpu_table_puts(moe);
+			ferry_cpu_table_puts(moe);
 }
 
 static struct ferry_verdict verdict_on(enum ferry_status status, int32_t rank,
@@ -83,17 +85,18 @@ static enum ferry_status refuse_mark(struct ferry_moe *moe,
 	v.token = t->mark_token;
 	v.choice = t->mark_choice;
 	if (t->mark_token < 0)
-		return cpu_break(moe, op, &v,
-		                 "dispatch: n_tokens is %" PRId64
-		                 ", allowed are 0..%d (rank %d)",
-		                 t->mark_value, t->mark_limit - 1, rank);
-	return cpu_break(moe, op, &v,
-	                 "dispatch: topk_ids[%d][%d] is %" PRId64
-	                 ", %s are 0..%d (rank %d)",
-	                 t->mark_token, t->mark_choice, t->mark_value,
-	                 t->mark_limit == moe->shape.n_experts ? "experts"
-	                                                       : "expert slots",
-	                 t->mark_limit - 1, rank);
+		return ferry_cpu_break(moe, op, &v,
+		                       "dispatch: n_tokens is %" PRId64
+		                       ", allowed are 0..%d (rank %d)",
+		                       t->mark_value, t->mark_limit - 1, rank);
+	return ferry_cpu_break(moe, op, &v,
+	                       "dispatch: topk_ids[%d][%d] is %" PRId64
+	                       ", %s are 0..%d (rank %d)",
+	                       t->mark_token, t->mark_choice, t->mark_value,
+	                       t->mark_limit == moe->shape.n_experts
+	                               ? "experts"
+	                               : "expert slots",
+	                       t->mark_limit - 1, rank);
 }
 
 static enum ferry_status refuse_malformed(struct ferry_moe *moe,
@@ -102,10 +105,11 @@ static enum ferry_status refuse_malformed(struct ferry_moe *moe,
 {
 	struct ferry_verdict v = verdict_on(FERRY_PROTO, rank, value);
 
-	return cpu_break(moe, op, &v,
-	                 "dispatch: the table of rank %d is malformed: %s is "
-	                 "%" PRId64,
-	                 rank, what, value);
+	return ferry_cpu_break(
+		moe, op, &v,
+		"dispatch: the table of rank %d is malformed: %s is "
+		"%" PRId64,
+		rank, what, value);
 }
 
 /* Whatever comes from a peer is looked at before it is used as an index. */
@@ -142,10 +146,10 @@ static enum ferry_status refuse_unequal(struct ferry_moe *moe,
 {
 	struct ferry_verdict v = verdict_on(FERRY_MISMATCH, rank[0], value[0]);
 
-	return cpu_break(moe, op, &v,
-	                 "dispatch: %s is %" PRId64 " on rank %d, %" PRId64
-	                 " on rank %d",
-	                 what, value[0], rank[0], value[1], rank[1]);
+	return ferry_cpu_break(moe, op, &v,
+	                       "dispatch: %s is %" PRId64
+	                       " on rank %d, %" PRId64 " on rank %d",
+	                       what, value[0], rank[0], value[1], rank[1]);
 }
 
 static enum ferry_status refuse_placement(struct ferry_moe *moe,
@@ -157,10 +161,10 @@ static enum ferry_status refuse_placement(struct ferry_moe *moe,
 	struct ferry_verdict v =
 		verdict_on(FERRY_MISMATCH, rank, (int64_t)hash);
 
-	return cpu_break(moe, op, &v,
-	                 "dispatch: placement has hash %016" PRIx64
-	                 " on rank %d, %016" PRIx64 " on rank %d",
-	                 hash, rank, expected, other);
+	return ferry_cpu_break(moe, op, &v,
+	                       "dispatch: placement has hash %016" PRIx64
+	                       " on rank %d, %016" PRIx64 " on rank %d",
+	                       hash, rank, expected, other);
 }
 
 /* All ranks: one hidden size. */
@@ -215,10 +219,11 @@ static enum ferry_status check_mates(struct ferry_moe *moe,
 		return FERRY_OK;
 	struct ferry_verdict v = verdict_on(FERRY_MISMATCH, rank, first);
 
-	return cpu_break(moe, op, &v,
-	                 "dispatch: ids or weights of rank %d differ from "
-	                 "those of rank %d, which is in its group",
-	                 rank, first);
+	return ferry_cpu_break(
+		moe, op, &v,
+		"dispatch: ids or weights of rank %d differ from "
+		"those of rank %d, which is in its group",
+		rank, first);
 }
 
 /* Marks come first: a marked table has no content to compare. */
@@ -231,7 +236,8 @@ static enum ferry_status check_marks(struct ferry_moe *moe,
 	return FERRY_OK;
 }
 
-enum ferry_status cpu_tables_check(struct ferry_moe *moe, struct cpu_op *op)
+enum ferry_status ferry_cpu_tables_check(struct ferry_moe *moe,
+                                         struct cpu_op *op)
 {
 	const struct ferry_shape *shape = &moe->shape;
 	int32_t with = -1;

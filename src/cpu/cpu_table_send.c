@@ -168,8 +168,9 @@ static void fill_header(const struct ferry_moe *moe, const struct cpu_op *op,
 	};
 }
 
-struct ferry_table *cpu_table_build(struct ferry_moe *moe, struct cpu_op *op,
-                                    const struct ferry_dispatch_in *in)
+struct ferry_table *ferry_cpu_table_build(struct ferry_moe *moe,
+                                          struct cpu_op *op,
+                                          const struct ferry_dispatch_in *in)
 {
 	struct ferry_table *table = cpu_own_table(moe, op);
 
@@ -189,7 +190,7 @@ struct ferry_table *cpu_table_build(struct ferry_moe *moe, struct cpu_op *op,
 }
 
 /* At most this much of a table travels, in this many puts: always as many. */
-uint64_t cpu_table_puts(const struct ferry_moe *moe)
+uint64_t ferry_cpu_table_puts(const struct ferry_moe *moe)
 {
 	const size_t max_put = ferry_segment_max_put(moe->segment);
 
@@ -209,7 +210,7 @@ static enum ferry_status push_to(struct ferry_moe *moe, const struct cpu_op *op,
 		shape, op->slot, op->epoch, FERRY_COUNT_TABLE, shape->rank);
 	size_t done = 0;
 
-	for (uint64_t i = cpu_table_puts(moe); i > 0; i--) {
+	for (uint64_t i = ferry_cpu_table_puts(moe); i > 0; i--) {
 		const size_t left = used - done;
 		const size_t piece = left < max_put ? left : max_put;
 
@@ -221,8 +222,9 @@ static enum ferry_status push_to(struct ferry_moe *moe, const struct cpu_op *op,
 	return FERRY_OK;
 }
 
-enum ferry_status cpu_table_push(struct ferry_moe *moe, const struct cpu_op *op,
-                                 const struct ferry_table *table)
+enum ferry_status ferry_cpu_table_push(struct ferry_moe *moe,
+                                       const struct cpu_op *op,
+                                       const struct ferry_table *table)
 {
 	const int32_t n_ranks = moe->shape.n_ranks;
 
