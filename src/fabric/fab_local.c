@@ -149,7 +149,7 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric, size_t bytes,
 	m->mem.fabric = fabric;
 	m->mem.bytes = bytes;
 	m->mem.base = m->own->base;
-	memcpy(handle, &m->own, sizeof(struct block *));
+	memcpy(handle, &m->own, sizeof(m->own));
 	*mem = &m->mem;
 	return FERRY_OK;
 }
@@ -159,9 +159,12 @@ static enum ferry_status mem_attach(struct ferry_mem *mem,
 {
 	struct local_mem *m = local(mem);
 
-	for (int32_t r = 0; r < n_ranks(mem); r++)
-		memcpy(&m->blocks[r], handles + (size_t)r * FERRY_HANDLE_BYTES,
-		       sizeof(struct block *));
+	for (int32_t r = 0; r < n_ranks(mem); r++) {
+		const uint8_t *handle =
+			handles + (size_t)r * FERRY_HANDLE_BYTES;
+
+		memcpy(&m->blocks[r], handle, sizeof(m->blocks[r]));
+	}
 	m->attached = true;
 	return FERRY_OK;
 }

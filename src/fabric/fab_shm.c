@@ -122,7 +122,7 @@ static enum ferry_status open_shm(struct ferry_world *world,
 	enum ferry_status status = FERRY_OK;
 
 	if (f)
-		f->pidfds = malloc((size_t)world->n_ranks * sizeof(int));
+		f->pidfds = calloc((size_t)world->n_ranks, sizeof(int));
 	if (!f || !f->pidfds) {
 		free(f);
 		return ferry_fail(&world->ctx, FERRY_NOMEM,

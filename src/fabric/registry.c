@@ -121,7 +121,7 @@ static enum ferry_status wrap(struct ferry_world *world, wrap_fn *how,
 	struct ferry_fabric *inner = *fabric;
 	const enum ferry_status status = how(world, inner, fabric);
 
-	if (status != FERRY_OK)
+	if (status != FERRY_OK && inner)
 		inner->ops->close(inner);
 	return status;
 }

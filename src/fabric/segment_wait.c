@@ -54,7 +54,7 @@ static struct ferry_verdict verdict_of(const struct waiting *w,
 	};
 
 	if (w->where) {
-		v.phase = w->where->phase;
+		v.phase = (int32_t)w->where->phase;
 		v.slot = w->where->slot;
 		v.epoch = w->where->epoch;
 	}
