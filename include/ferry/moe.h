@@ -107,7 +107,8 @@ struct ferry_dispatch_out {
  * scales must stay until the matching dispatch_recv has returned. Never waits
  * for a peer. Collective in the sense that every rank must come for each
  * dispatch of a slot, in any order between slots.
- * Errors: INVAL, RANGE (nothing was sent), STATE, BROKEN, PEER, ABORTED. A
+ * Errors: INVAL, RANGE (nothing was sent), STATE, BROKEN, PEER, ABORTED, or
+ * what a faster rank has found in the tables while this one still sent. A
  * bad id under BAD_ID_ERROR is sent as a mark, and all ranks get RANGE from
  * dispatch_recv, which breaks the channel.
  */

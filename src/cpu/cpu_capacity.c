@@ -38,11 +38,9 @@ static int64_t need_of(const struct ferry_moe *moe, int32_t rank)
 	     s < shape->first_slot[rank + 1]; s++) {
 		if (shape->layout == FERRY_EXPERT_PADDED)
 			need = max_i64(need, rows[s]);
-		else if (shape->layout == FERRY_EXPERT_PACKED)
+		else
 			need += (int64_t)round_up((size_t)rows[s],
 			                          (size_t)shape->alignment);
-		else
-			need += rows[s];
 	}
 	return need;
 }

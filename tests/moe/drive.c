@@ -228,7 +228,7 @@ void drive_dispatch_recv(struct drive_op *op)
 	drive_out_compare(op);
 }
 
-static void dispatch_fused(struct drive_op *op)
+void drive_dispatch_fused(struct drive_op *op)
 {
 	drive_out_make(op);
 	RANKS_OK(ferry_dispatch(op->d->moe, op->slot, &op->mine.in, &op->got,
@@ -402,7 +402,7 @@ void drive_combine_recv(struct drive_op *op)
 	compare_sums(op);
 }
 
-static void combine_fused(struct drive_op *op)
+void drive_combine_fused(struct drive_op *op)
 {
 	make_answers(op);
 	make_sums(op);
@@ -439,7 +439,7 @@ static struct drive_op *dispatch(struct drive *d, int32_t slot,
 	struct drive_op *op = drive_begin(d, slot, step);
 
 	if (step->fused) {
-		dispatch_fused(op);
+		drive_dispatch_fused(op);
 		return op;
 	}
 	drive_dispatch_send(op);
@@ -458,7 +458,7 @@ void drive_run(struct drive *d, int32_t slot, const struct drive_step *step)
 	struct drive_op *op = dispatch(d, slot, step);
 
 	if (step->fused) {
-		combine_fused(op);
+		drive_combine_fused(op);
 	} else {
 		drive_combine_send(op);
 		drive_combine_recv(op);

@@ -80,6 +80,8 @@ void drive_dispatch_send(struct drive_op *op);
 void drive_dispatch_recv(struct drive_op *op);
 void drive_combine_send(struct drive_op *op);
 void drive_combine_recv(struct drive_op *op);
+void drive_dispatch_fused(struct drive_op *op);
+void drive_combine_fused(struct drive_op *op);
 /* Legal at any time after begin; drive_close ends what is left. */
 void drive_end(struct drive_op *op);
 

@@ -61,7 +61,8 @@ static void pick_rules(struct ferry_moe_config *c, uint64_t *rng)
 	    traffic_chance(rng, 25))
 		c->weight_use = FERRY_WEIGHT_INPUT;
 	if (traffic_chance(rng, 35)) {
-		c->overflow = FERRY_OVERFLOW_DROP;
+		c->overflow = traffic_chance(rng, 70) ? FERRY_OVERFLOW_DROP
+		                                      : FERRY_OVERFLOW_ERROR;
 		c->max_recv_rows = (c->alignment ? c->alignment : 1) +
 		                   traffic_between(rng, 0, 60);
 	}
@@ -144,6 +145,7 @@ static void pick_slots(struct random_case *c, uint64_t *rng)
 static void limit_sizes(struct random_case *c)
 {
 	struct ferry_moe_config *m = &c->config;
+	const int64_t most = c->deep ? 1 << 22 : 1 << 19;
 	int64_t slots = m->n_experts / m->n_ranks + 1;
 
 	for (int32_t r = 0; m->expert_slots != NULL && r < m->n_ranks; r++)
@@ -153,7 +155,7 @@ static void limit_sizes(struct random_case *c)
 		const int64_t rows = (int64_t)m->n_ranks * m->max_tokens *
 		                     (slots > m->topk ? slots : m->topk);
 
-		if (rows * m->hidden <= 1 << 19)
+		if (rows * m->hidden <= most)
 			return;
 		if (m->hidden > 16)
 			m->hidden /= 2;
@@ -164,6 +166,16 @@ static void limit_sizes(struct random_case *c)
 	}
 }
 
+/* Rows so many and so long that they travel in many pieces. */
+static void make_deep(struct random_case *c, uint64_t *rng)
+{
+	c->deep = true;
+	c->config.max_tokens = (int32_t)traffic_between(rng, 40, 300);
+	c->config.hidden = (int32_t)traffic_between(rng, 1000, 9000);
+	c->config.topk = (int32_t)traffic_between(rng, 1, 4);
+	c->config.n_experts = (int32_t)traffic_between(rng, 1, 8);
+}
+
 void random_case_make(struct random_case *c, uint64_t seed, int32_t n_ranks)
 {
 	uint64_t rng = seed;
@@ -172,6 +184,8 @@ void random_case_make(struct random_case *c, uint64_t seed, int32_t n_ranks)
 	c->seed = seed;
 	c->config = (struct ferry_moe_config)FERRY_MOE_CONFIG_INIT;
 	pick_sizes(&c->config, n_ranks, &rng);
+	if (traffic_chance(&rng, 5))
+		make_deep(c, &rng);
 	pick_types(&c->config, &rng);
 	pick_rules(&c->config, &rng);
 	pick_slots(c, &rng);
@@ -194,10 +208,9 @@ static void pick_spec(const struct random_case *c, struct traffic_spec *spec,
 	spec->mask_percent = PICK(rng, 0, 0, 20, 100);
 	if (config->bad_id == FERRY_BAD_ID_SKIP)
 		spec->bad_percent = PICK(rng, 0, 20);
-	/* Without a bound duplicates could overflow a slot of PADDED. */
-	spec->duplicates = traffic_chance(rng, 40) &&
-	                   (config->layout != FERRY_EXPERT_PADDED ||
-	                    config->overflow == FERRY_OVERFLOW_DROP);
+	else
+		spec->bad_percent = PICK(rng, 0, 0, 0, 0, 0, 0, 0, 1);
+	spec->duplicates = traffic_chance(rng, 40);
 	spec->special = traffic_chance(rng, 40);
 	if (traffic_chance(rng, 30))
 		spec->id_kind = FERRY_ID_SLOT;
@@ -262,14 +275,6 @@ static enum ferry_scale_form pick_form(const struct random_case *c,
 	return FERRY_SCALES_ROW_MAJOR;
 }
 
-int32_t random_case_slot(const struct random_case *c, int32_t i)
-{
-	uint64_t rng = c->seed + 77 + (uint64_t)i;
-	const int32_t n = c->config.n_slots ? c->config.n_slots : 1;
-
-	return (int32_t)traffic_between(&rng, 0, n - 1);
-}
-
 void random_case_step(const struct random_case *c, int32_t i, int32_t rank,
                       struct drive_step *step, bool *combine)
 {
@@ -280,6 +285,7 @@ void random_case_step(const struct random_case *c, int32_t i, int32_t rank,
 	pick_spec(c, &step->spec, &rng);
 	pick_counts(c, step, &rng);
 	step->vary = true;
+	step->light = c->deep;
 	step->values = step->spec.special ? ORACLE_SPECIAL : ORACLE_PLAIN;
 	*combine = traffic_chance(&rng, 85);
 	own = traffic_random(&rng) + (uint64_t)(uint32_t)rank;

@@ -5,9 +5,12 @@
 
 #include "drive.h"
 
+enum { RANDOM_CASE_SLOTS = 3 };
+
 struct random_case {
 	uint64_t seed;
 	struct ferry_moe_config config;
+	bool deep;   /* large */
 	bool placed; /* `placement` is used */
 	struct ferry_placement_config placement;
 	int32_t expert_slots[RANKS_MAX];
@@ -18,14 +21,11 @@ struct random_case {
 void random_case_make(struct random_case *c, uint64_t seed, int32_t n_ranks);
 
 /*
- * Step number `i` as `rank` does it. `combine`: whether the ranks combine.
- * Equal on all ranks where it must be.
+ * Step number `i` as `rank` does it. It may be one that must fail. `combine`:
+ * whether the ranks combine. Equal on all ranks where it must be.
  */
 void random_case_step(const struct random_case *c, int32_t i, int32_t rank,
                       struct drive_step *step, bool *combine);
-
-/* Number of operation slots, and the slot of step i. */
-int32_t random_case_slot(const struct random_case *c, int32_t i);
 
 /* One line that tells what is tried. */
 void random_case_print(const struct random_case *c);

@@ -41,13 +41,15 @@ static void try_shape(struct rank *rank, const struct ferry_moe_config *config,
                       const int32_t *n_tokens, int n_steps)
 {
 	struct drive *d = drive_open(rank, config, NULL);
+	const int32_t g = config->group_size ? config->group_size : 1;
 
 	for (int i = 0; i < n_steps; i++) {
 		struct drive_step step = {.from = from(config), .light = true};
 
 		step.spec.seed = run_args.seed + (uint64_t)i;
 		for (int32_t r = 0; r < rank->n_ranks; r++)
-			step.n_tokens[r] = n_tokens[(r + i) % rank->n_ranks];
+			step.n_tokens[r] =
+				n_tokens[(r - r % g + i) % rank->n_ranks];
 		drive_run(d, 0, &step);
 	}
 	drive_close(d);
@@ -317,6 +319,31 @@ static void any_routing(void **state)
 	ranks_run(&how, routing_body);
 }
 
+/* DeepEP#427: a large batch of which every token wants the same experts. */
+static void shared_body(struct rank *rank)
+{
+	struct ferry_moe_config config = small();
+	struct drive_step step = {.from = FERRY_FROM_PACKED, .light = true};
+
+	config.max_tokens = 2304;
+	config.hidden = 32;
+	config.topk = 8;
+	config.n_experts = 256;
+	step.spec.routing = TRAFFIC_ONE_EXPERT;
+	step.spec.seed = run_args.seed;
+	for (int32_t r = 0; r < rank->n_ranks; r++)
+		step.n_tokens[r] = 2304;
+	drive_run(drive_open(rank, &config, NULL), 0, &step);
+}
+
+static void all_tokens_want_the_same(void **state)
+{
+	const struct ranks how = run_args_ranks(2);
+
+	(void)state;
+	ranks_run(&how, shared_body);
+}
+
 /* Every kind of id, with masks, duplicates, strides and skipped bad ones. */
 static void ids_body(struct rank *rank)
 {
@@ -389,6 +416,64 @@ static void shapes_change_from_call_to_call(void **state)
 	ranks_run(&how, changing_body);
 }
 
+/* Shapes of a real model, and batches that travel in many chunks. */
+static void model_body(struct rank *rank)
+{
+	static const int32_t n_tokens[4] = {128, 7, 0, 90};
+	struct ferry_moe_config config = small();
+
+	config.max_tokens = 128;
+	config.hidden = 7168;
+	config.topk = 8;
+	config.n_experts = 64;
+	for (int i = 0; i < 6; i++) {
+		config.layout = (enum ferry_layout)(1 + i % 2);
+		config.combine = (enum ferry_combine_mode)(i / 2 % 2);
+		config.group_size = i < 4 ? 1 : 2;
+		if (i == 3) {
+			config.in_dtype = FERRY_BF16;
+			config.dtype = FERRY_FP8_E4M3;
+			config.scale_type = FERRY_SCALE_FP32;
+		}
+		try_shape(rank, &config, n_tokens, 2);
+	}
+}
+
+static void shapes_of_a_model(void **state)
+{
+	const struct ranks how = run_args_ranks(4);
+
+	(void)state;
+	ranks_run(&how, model_body);
+}
+
+/* More ranks than cores, and more than any table was made for. */
+static void many_ranks_body(struct rank *rank)
+{
+	struct ferry_moe_config config = small();
+	int32_t n_tokens[RANKS_MAX];
+
+	for (int32_t r = 0; r < rank->n_ranks; r++)
+		n_tokens[r] = r % 4;
+	config.n_experts = 70;
+	config.topk = 5;
+	for (int mode = 0; mode < 2; mode++) {
+		config.combine = (enum ferry_combine_mode)mode;
+		config.group_size = mode ? 4 : 1;
+		try_shape(rank, &config, n_tokens, 3);
+	}
+}
+
+static void many_ranks(void **state)
+{
+	struct ranks how = run_args_ranks(16);
+
+	(void)state;
+	ranks_run(&how, many_ranks_body);
+	how.n_ranks = 32;
+	ranks_run(&how, many_ranks_body);
+}
+
 /* NULL for everything that has no bytes. */
 static void null_body(struct rank *rank)
 {
@@ -433,8 +518,11 @@ int main(int argc, char **argv)
 		cmocka_unit_test(any_hidden_size),
 		cmocka_unit_test(any_number_of_bytes),
 		cmocka_unit_test(any_routing),
+		cmocka_unit_test(all_tokens_want_the_same),
 		cmocka_unit_test(any_ids),
 		cmocka_unit_test(shapes_change_from_call_to_call),
+		cmocka_unit_test(shapes_of_a_model),
+		cmocka_unit_test(many_ranks),
 		cmocka_unit_test(nothing_needs_no_pointers),
 	};
 
