@@ -55,9 +55,9 @@ static void test_environment_then_overrides(void **state)
 	assert_int_equal(read_good("SPIN_US=8").spin_us, 8);
 	assert_string_equal(read_good("SPIN_US=8").fabric, "wire");
 	/* Empty is unset. */
-	assert_int_equal(read_good("SPIN_US=").spin_us, -1);
+	assert_int_equal(read_good("SPIN_US=").spin_us, 50);
 	setenv("FERRY_SPIN_US", "", 1);
-	assert_int_equal(read_good(NULL).spin_us, -1);
+	assert_int_equal(read_good(NULL).spin_us, 50);
 	unsetenv("FERRY_SPIN_US");
 	unsetenv("FERRY_FABRIC");
 }
