@@ -115,16 +115,14 @@ static double pass_rate(const struct span *spans, size_t n_ranks, size_t block)
 	return 2e9 * (double)(n_ranks * block) / (double)(end - start);
 }
 
-bool bench_copy_run(struct crew *crew, struct bench_copy *copy)
+bool bench_copy_run(const struct crew *crew, struct bench_copy *copy)
 {
 	const size_t n = (size_t)crew->n_ranks;
 	const size_t bytes = BENCH_COPY_WAYS * PASSES * n * sizeof(struct span);
 	struct copy_work work = {bench_copy_block(crew->n_ranks),
 	                         alloc_shared(bytes)};
 
-	crew->body = copy_body;
-	crew->arg = &work;
-	const bool good = crew_run(crew) == EXIT_GOOD;
+	const bool good = crew_run(crew, copy_body, &work) == EXIT_GOOD;
 
 	*copy = (struct bench_copy){.block_bytes = work.block};
 	for (size_t i = 0; good && i < BENCH_COPY_WAYS * PASSES; i++) {

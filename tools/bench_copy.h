@@ -34,7 +34,7 @@ size_t bench_copy_block(int32_t n_ranks);
  * All ranks copy at once, each its own block to another of its own; the best
  * of several passes. False after a complaint.
  */
-bool bench_copy_run(struct crew *crew, struct bench_copy *copy);
+bool bench_copy_run(const struct crew *crew, struct bench_copy *copy);
 
 /* Median of each way over several runs, and the best of these. */
 struct bench_copy bench_copy_merge(const struct bench_copy *runs, int n);

@@ -11,6 +11,20 @@
 #include "core/clock.h"
 #include "opt.h"
 
+/* What one rank leaves behind, beside its samples. */
+struct bench_tally {
+	uint64_t wire_bytes[BENCH_N_PHASES]; /* of all timed iterations */
+	int64_t wrong[BENCH_N_PHASES];
+	char fabric[32]; /* that the world chose */
+};
+
+struct bench_work {
+	const struct bench_case *shape;
+	int32_t iters, warmup;
+	struct bench_tally *tallies; /* [n_ranks], shared */
+	uint64_t *ns; /* [n_ranks][BENCH_N_PHASES][iters], shared */
+};
+
 /* Step 0 is timed; step 1 has other data and is only checked. */
 enum { TIMED_STEP, CHECKED_STEP };
 
@@ -84,7 +98,7 @@ static bool measure(struct bench_rank *rank, const struct bench_work *work)
 	return true;
 }
 
-int bench_ferry_body(const struct crew_member *me, void *arg)
+static int ferry_body(const struct crew_member *me, void *arg)
 {
 	const struct bench_work *work = arg;
 	struct ferry_world *world;
@@ -120,7 +134,7 @@ static void add_tallies(struct bench_result *result,
 	}
 }
 
-bool bench_ferry_run(struct crew *crew, const struct bench_case *c,
+bool bench_ferry_run(const struct crew *crew, const struct bench_case *c,
                      int32_t iters, int32_t warmup, struct bench_result *result,
                      char fabric[32])
 {
@@ -136,9 +150,7 @@ bool bench_ferry_run(struct crew *crew, const struct bench_case *c,
 		.ns = alloc_shared(ns_bytes),
 	};
 
-	crew->body = bench_ferry_body;
-	crew->arg = &work;
-	const bool good = crew_run(crew) == EXIT_GOOD;
+	const bool good = crew_run(crew, ferry_body, &work) == EXIT_GOOD;
 
 	*result = (struct bench_result){0};
 	if (good) {

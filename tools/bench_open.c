@@ -9,7 +9,7 @@
 #include <ferry/moe.h>
 
 #include "alloc.h"
-#include "bench_ferry.h"
+#include "bench_rank.h"
 #include "core/clock.h"
 #include "json.h"
 
@@ -84,7 +84,7 @@ static void summarize(const struct stamps *s, int32_t n_ranks, double *world,
 }
 
 /* Runs the crew and fills us, which is [2][iters]: world, channel. */
-static bool run_all(struct crew *crew, const struct bench_case *c,
+static bool run_all(const struct crew *crew, const struct bench_case *c,
                     int32_t iters, double *us, char fabric[32])
 {
 	const size_t n = (size_t)crew->n_ranks * (size_t)iters;
@@ -92,9 +92,7 @@ static bool run_all(struct crew *crew, const struct bench_case *c,
 	struct stamps *stamps = alloc_shared(bytes);
 	struct open_work work = {c, iters, stamps, (char *)(stamps + n)};
 
-	crew->body = open_body;
-	crew->arg = &work;
-	const bool good = crew_run(crew) == EXIT_GOOD;
+	const bool good = crew_run(crew, open_body, &work) == EXIT_GOOD;
 
 	for (int32_t i = 0; good && i < iters; i++)
 		summarize(stamps + (size_t)i * (size_t)crew->n_ranks,
@@ -142,7 +140,7 @@ static cJSON *to_json(const struct bench_run *run, const struct bench_case *c,
 	return document;
 }
 
-int bench_open_report(struct bench_run *run, struct crew *crew)
+int bench_open_report(struct bench_run *run, const struct crew *crew)
 {
 	const struct bench_options *o = run->options;
 	const struct bench_case c = bench_shape(o, 0);

@@ -6,6 +6,6 @@
 #include "bench_report.h"
 
 /* Measures, prints, writes JSON where asked to; returns the exit status. */
-int bench_open_report(struct bench_run *run, struct crew *crew);
+int bench_open_report(struct bench_run *run, const struct crew *crew);
 
 #endif

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "alloc.h"
-#include "bench_ferry.h"
 
 void bench_configure(const struct bench_case *c,
                      struct ferry_moe_config *config)

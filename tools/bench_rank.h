@@ -28,6 +28,10 @@ struct bench_rank {
 	bool presummed;
 };
 
+/* The channel that serves a shape. */
+void bench_configure(const struct bench_case *c,
+                     struct ferry_moe_config *config);
+
 /* Opens a channel in the world and allocates. False after a complaint. */
 bool bench_rank_open(struct bench_rank *rank, const struct crew_member *me,
                      const struct bench_case *c, struct ferry_world *world);

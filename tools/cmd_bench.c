@@ -9,6 +9,7 @@
 #include "bench_baseline.h"
 #include "bench_ferry.h"
 #include "bench_open.h"
+#include "bench_rank.h"
 #include "bench_report.h"
 #include "commands.h"
 #include "fabric_choice.h"
@@ -43,7 +44,7 @@ static void cell_make(struct bench_cell *cell, const struct bench_options *o,
 }
 
 /* One round of one shape: Ferry, then the baseline. */
-static bool run_round(struct bench_run *run, struct crew *crew,
+static bool run_round(struct bench_run *run, const struct crew *crew,
                       struct bench_cell *cell, int round)
 {
 	const struct bench_options *o = run->options;
@@ -109,7 +110,7 @@ static int finish(const struct bench_run *run)
  * Rounds are the outer loop, so that a machine that drifts meanwhile hurts all
  * shapes and implementations alike.
  */
-static int measure(struct bench_run *run, struct crew *crew)
+static int measure(struct bench_run *run, const struct crew *crew)
 {
 	const struct bench_options *o = run->options;
 	bool good = true;

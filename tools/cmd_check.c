@@ -80,7 +80,7 @@ static void sum_up(struct check_line *line, const struct check_tally *tallies,
 		memcpy(line->fabric, tallies[0].fabric, sizeof(line->fabric));
 }
 
-static void test_fabric(struct check_run *run, struct crew *crew)
+static void test_fabric(struct check_run *run, const struct crew *crew)
 {
 	const struct check_options *o = run->options;
 	const size_t bytes = (size_t)o->ranks * sizeof(struct check_tally);
@@ -92,9 +92,7 @@ static void test_fabric(struct check_run *run, struct crew *crew)
 	         crew->fabric ? crew->fabric : "auto");
 	if (isatty(2))
 		fprintf(stderr, "\r\033[Kfabric %s ... ", line->fabric);
-	crew->body = check_body;
-	crew->arg = &work;
-	line->failed = crew_run(crew) != EXIT_GOOD;
+	line->failed = crew_run(crew, check_body, &work) != EXIT_GOOD;
 	sum_up(line, work.tallies, o->ranks);
 	alloc_shared_free(work.tallies, bytes);
 	if (isatty(2))

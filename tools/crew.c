@@ -82,22 +82,32 @@ static int run_threads(struct crew *crew)
 	return status;
 }
 
-int crew_run(struct crew *crew)
+static pthread_barrier_t *make_barrier(int32_t n_ranks)
 {
+	pthread_barrier_t *barrier = alloc_shared(sizeof(*barrier));
 	pthread_barrierattr_t attr;
 
-	crew->start = alloc_shared(sizeof(*crew->start));
 	pthread_barrierattr_init(&attr);
 	pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-	pthread_barrier_init(crew->start, &attr, (unsigned)crew->n_ranks);
+	pthread_barrier_init(barrier, &attr, (unsigned)n_ranks);
 	pthread_barrierattr_destroy(&attr);
-	crew->cpus = crew->bind ? bind_plan(crew->n_ranks) : NULL;
+	return barrier;
+}
+
+int crew_run(const struct crew *crew, crew_body *body, void *arg)
+{
+	struct crew run = *crew;
+
+	run.body = body;
+	run.arg = arg;
+	run.start = make_barrier(run.n_ranks);
+	run.cpus = run.bind ? bind_plan(run.n_ranks) : NULL;
 	const int status =
-		crew->threads ? run_threads(crew) : run_processes(crew);
+		run.threads ? run_threads(&run) : run_processes(&run);
 
 	/* Not destroyed: a rank that died in it would make that wait. */
-	alloc_shared_free(crew->start, sizeof(*crew->start));
-	free(crew->cpus);
+	alloc_shared_free(run.start, sizeof(*run.start));
+	free(run.cpus);
 	return status;
 }
 
@@ -130,7 +140,6 @@ bool crew_open(const struct crew_member *me, int name,
 		rename_rendezvous(name);
 	}
 	config.fabric = me->crew->fabric;
-	config.options = me->crew->options;
 	return crew_good(me, ferry_world_open(&config, world), "opening");
 }
 

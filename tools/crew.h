@@ -16,24 +16,25 @@ struct crew_member {
 	const struct crew *crew;
 };
 
+/* Returns an exit status; all ranks must come to the same barriers. */
+typedef int crew_body(const struct crew_member *me, void *arg);
+
 struct crew {
 	const char *name; /* before messages: "ferry bench" */
 	int32_t n_ranks;
 	bool threads;
-	bool bind;           /* each rank to a CPU, where there are enough */
-	const char *fabric;  /* NULL: best fit */
-	const char *options; /* of the world, or NULL */
-	/* Returns an exit status; every rank must come to the same barriers. */
-	int (*body)(const struct crew_member *me, void *arg);
+	bool bind;          /* each rank to a CPU, where there are enough */
+	const char *fabric; /* NULL: best fit */
+	/* Set for the ranks by crew_run. */
+	crew_body *body;
 	void *arg;
-	/* Filled by crew_run. */
 	struct ferry_team *team;
 	pthread_barrier_t *start;
 	int *cpus; /* [n_ranks], NULL: not bound */
 };
 
 /* Starts the ranks, waits for all, returns the first failure's status. */
-int crew_run(struct crew *crew);
+int crew_run(const struct crew *crew, crew_body *body, void *arg);
 
 /* Waits for all ranks, without a world. */
 void crew_barrier(const struct crew_member *me);

@@ -136,7 +136,7 @@ static void supervise(struct job *job, struct pollfd *fds)
 		for (int32_t i = 0; i < n_relays; i++)
 			fds[1 + i] =
 				(struct pollfd){job->relays[i].from, POLLIN, 0};
-		if (poll(fds, (nfds_t)(1 + n_relays), poll_ms(job)) < 0)
+		if (poll(fds, 1 + (nfds_t)n_relays, poll_ms(job)) < 0)
 			continue;
 		if (n_relays)
 			move_output(job, fds);
