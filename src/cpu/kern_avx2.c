@@ -88,6 +88,21 @@ static inline void vec_store(void *to, enum ferry_dtype dtype, vec x)
 			to, mend_nan(_mm256_castps_si256(x), x, 0x7fffffff));
 }
 
+static inline void vec_mend_16(char *to, const char *from, uint16_t infinity)
+{
+	const __m256i u = _mm256_loadu_si256((const void *)from);
+	const __m256i magnitude =
+		_mm256_and_si256(u, _mm256_set1_epi16(0x7fff));
+	const __m256i minus_0 =
+		_mm256_cmpeq_epi16(u, _mm256_set1_epi16(-0x8000));
+	const __m256i nan = _mm256_cmpgt_epi16(
+		magnitude, _mm256_set1_epi16((short)infinity));
+
+	_mm256_storeu_si256((void *)to,
+	                    _mm256_blendv_epi8(_mm256_andnot_si256(minus_0, u),
+	                                       _mm256_set1_epi16(0x7fff), nan));
+}
+
 /* e4m3 of magnitudes up to 448 that are normal there. */
 static inline __m256i e4m3_normal(__m256i magnitude)
 {

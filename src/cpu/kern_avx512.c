@@ -84,6 +84,21 @@ static inline void vec_store(void *to, enum ferry_dtype dtype, vec x)
 		                              _mm512_set1_epi32(0x7fffffff)));
 }
 
+static inline void vec_mend_16(char *to, const char *from, uint16_t infinity)
+{
+	const __m512i u = _mm512_loadu_si512(from);
+	const __m512i magnitude =
+		_mm512_and_si512(u, _mm512_set1_epi16(0x7fff));
+	const __mmask32 not_minus_0 =
+		_mm512_cmpneq_epi16_mask(u, _mm512_set1_epi16(-0x8000));
+	const __mmask32 nan = _mm512_cmpgt_epi16_mask(
+		magnitude, _mm512_set1_epi16((short)infinity));
+
+	_mm512_storeu_si512(to, _mm512_mask_mov_epi16(
+					_mm512_maskz_mov_epi16(not_minus_0, u),
+					nan, _mm512_set1_epi16(0x7fff)));
+}
+
 /* e4m3 of magnitudes up to 448 that are normal there. */
 static inline __m512i e4m3_normal(__m512i magnitude)
 {

@@ -84,6 +84,18 @@ static inline void vec_store(void *to, enum ferry_dtype dtype, vec x)
 				     vreinterpretq_u32_f32(x), x, 0x7fffffff)));
 }
 
+static inline void vec_mend_16(char *to, const char *from, uint16_t infinity)
+{
+	const uint16x8_t u = vreinterpretq_u16_u8(vld1q_u8((const void *)from));
+	const uint16x8_t magnitude = vandq_u16(u, vdupq_n_u16(0x7fff));
+	const uint16x8_t minus_0 = vceqq_u16(u, vdupq_n_u16(0x8000));
+	const uint16x8_t nan = vcgtq_u16(magnitude, vdupq_n_u16(infinity));
+
+	vst1q_u8((void *)to,
+	         vreinterpretq_u8_u16(vbslq_u16(nan, vdupq_n_u16(0x7fff),
+	                                        vbicq_u16(u, minus_0))));
+}
+
 /* e4m3 of magnitudes up to 448 that are normal there. */
 static inline uint32x4_t e4m3_normal(uint32x4_t magnitude)
 {

@@ -80,6 +80,11 @@ static void random_case(struct sum_case *c, int n, size_t len)
 	c->weights = random_below(3) ? c->weight : NULL;
 	c->residual =
 		random_below(2) ? random_row(c->out_dtype, len, flavour) : NULL;
+	if (n == 1 && random_below(2)) { /* a path of its own */
+		c->out_dtype = c->in_dtype;
+		c->weights = NULL;
+		c->residual = NULL;
+	}
 }
 
 static void ref_sum(const struct sum_case *c, void *out)
@@ -230,6 +235,33 @@ static void known_values(void **unused)
 	}
 }
 
+/* One row of weight 1 into its own type: a path of its own. */
+static void one_row_of_each_input(void **unused)
+{
+	const struct ferry_kernels *k;
+	static uint16_t row[(1 << 16) + 1], got[(1 << 16) + 1];
+	const void *const rows[] = {(const char *)row + 1};
+	const float one = 1;
+
+	(void)unused;
+	for (uint32_t i = 0; i < 1 << 16; i++) {
+		const uint16_t u = (uint16_t)i;
+
+		memcpy((char *)row + 1 + 2 * i, &u, sizeof(u));
+	}
+	for (int t = 0; (k = ferry_kernels_at(t)) != NULL; t++)
+		for (int d = 0; d < 2; d++) {
+			const struct format *f = format_of(dtypes[d]);
+
+			k->sum(got, dtypes[d], rows, dtypes[d], d ? &one : NULL,
+			       1, NULL, 1 << 16);
+			for (uint32_t i = 0; i < 1 << 16; i++)
+				assert_int_equal(
+					got[i],
+					ref_encode(f, ref_decode(f, i) + 0));
+		}
+}
+
 /*
  * 1 + 2^-23 squared, less its rounded value, is 2^-46: a product that was
  * rounded on its own would give 0.
@@ -303,6 +335,7 @@ int main(void)
 		cmocka_unit_test(every_number_of_rows),
 		cmocka_unit_test(every_input),
 		cmocka_unit_test(known_values),
+		cmocka_unit_test(one_row_of_each_input),
 		cmocka_unit_test(fused),
 		cmocka_unit_test(scale_every_length),
 	};
