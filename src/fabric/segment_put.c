@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Put, signal, kick, and what a caller may ask about a segment. Peers that are
+ * reached by stores are written to right here, others through the fabric.
+ */
+#include "segment_break.h"
+
+void *ferry_segment_base(struct ferry_segment *segment)
+{
+	if (!segment)
+		return NULL;
+	return (unsigned char *)segment->mem->base + segment->data_offset;
+}
+
+static bool is_peer(const struct ferry_segment *segment, int32_t peer)
+{
+	return (uint32_t)peer < (uint32_t)segment->world->n_ranks;
+}
+
+void *ferry_segment_ptr(struct ferry_segment *segment, int32_t peer)
+{
+	if (!segment || !is_peer(segment, peer) || !segment->peers[peer].base)
+		return NULL;
+	return segment->peers[peer].base + segment->data_offset;
+}
+
+uint32_t ferry_segment_caps(const struct ferry_segment *segment, int32_t peer)
+{
+	if (!segment || !is_peer(segment, peer))
+		return 0;
+	return segment->peers[peer].caps;
+}
+
+size_t ferry_segment_max_put(const struct ferry_segment *segment)
+{
+	return segment ? segment->mem->ops->max_put(segment->mem) : 0;
+}
+
+/* Words for a put or signal that may not be; the checks are inline. */
+static __attribute__((noinline)) enum ferry_status
+refuse(struct ferry_segment *segment, const char *call, int32_t peer,
+       uint32_t signal)
+{
+	if (!segment)
+		return ferry_fail(NULL, FERRY_INVAL, "%s: segment is NULL",
+		                  call);
+	struct ferry_ctx *ctx = &segment->world->ctx;
+
+	if (load_acquire_u32(&segment->broken))
+		return ferry_segment_broken(segment);
+	if (!is_peer(segment, peer))
+		return ferry_fail(ctx, FERRY_RANGE,
+		                  "%s: peer is %d, allowed are 0..%d", call,
+		                  peer, segment->world->n_ranks - 1);
+	return ferry_fail(ctx, FERRY_RANGE,
+	                  "%s: signal is %u, allowed are 0..%u", call, signal,
+	                  segment->n_signals - 1);
+}
+
+static inline bool may_signal(struct ferry_segment *segment, int32_t peer,
+                              uint32_t signal)
+{
+	return segment && !load_relaxed_u32(&segment->broken) &&
+	       is_peer(segment, peer) && signal < segment->n_signals;
+}
+
+/* Does [source, source + bytes) lie in the own memory? */
+static bool is_own(const struct ferry_segment *segment, const void *source,
+                   size_t bytes)
+{
+	const uintptr_t base = (uintptr_t)segment->mem->base;
+	const uintptr_t at = (uintptr_t)source;
+
+	return at >= base && at - base <= segment->mem->bytes - bytes;
+}
+
+/* Words for a put whose bytes may not be put. */
+static __attribute__((noinline)) enum ferry_status
+refuse_bytes(struct ferry_segment *segment, int32_t peer, size_t offset,
+             const void *source, size_t bytes)
+{
+	struct ferry_ctx *ctx = &segment->world->ctx;
+	const size_t max_put = ferry_segment_max_put(segment);
+
+	if (offset > segment->data_bytes ||
+	    bytes > segment->data_bytes - offset)
+		return ferry_fail(ctx, FERRY_RANGE,
+		                  "segment_put: offset is %zu with %zu bytes, "
+		                  "the segment has %zu",
+		                  offset, bytes, segment->data_bytes);
+	if (bytes > max_put)
+		return ferry_fail(ctx, FERRY_RANGE,
+		                  "segment_put: bytes is %zu, allowed are "
+		                  "0..%zu",
+		                  bytes, max_put);
+	if (!source)
+		return ferry_fail(ctx, FERRY_INVAL,
+		                  "segment_put: source is NULL with %zu bytes",
+		                  bytes);
+	return ferry_fail(ctx, FERRY_INVAL,
+	                  "segment_put: source must lie in the own memory of "
+	                  "the segment, because rank %d is not reached by "
+	                  "stores",
+	                  peer);
+}
+
+static inline bool may_put(struct ferry_segment *segment, int32_t peer,
+                           size_t offset, const void *source, size_t bytes)
+{
+	if (offset > segment->data_bytes ||
+	    bytes > segment->data_bytes - offset)
+		return false;
+	if (bytes == 0 || segment->direct)
+		return bytes == 0 || source;
+	return source && bytes <= ferry_segment_max_put(segment) &&
+	       (segment->peers[peer].caps & FERRY_CAP_LDST ||
+	        is_own(segment, source, bytes));
+}
+
+/* A fabric that fails ends the segment, like everything that fails. */
+static enum ferry_status put_failed(struct ferry_segment *segment,
+                                    enum ferry_status status, int32_t peer)
+{
+	const struct ferry_verdict mine = {
+		.status = status,
+		.root = peer,
+		.slot = -1,
+		.token = -1,
+	};
+
+	return ferry_segment_break(segment, &mine, ferry_last_error());
+}
+
+enum ferry_status ferry_segment_put(struct ferry_segment *segment, int32_t peer,
+                                    size_t offset, const void *source,
+                                    size_t bytes, uint32_t signal)
+{
+	if (!may_signal(segment, peer, signal))
+		return refuse(segment, "segment_put", peer, signal);
+	if (!may_put(segment, peer, offset, source, bytes))
+		return refuse_bytes(segment, peer, offset, source, bytes);
+	const uint32_t counter = segment->first_signal + signal;
+
+	if (segment->direct) {
+		unsigned char *base = segment->peers[peer].base;
+
+		ferry_mem_store(base, segment->data_offset + offset, source,
+		                bytes);
+		ferry_mem_raise(base, segment->counters_offset, counter);
+		return FERRY_OK;
+	}
+	const enum ferry_status status = segment->mem->ops->put(
+		segment->mem, peer, segment->data_offset + offset, source,
+		bytes, counter);
+
+	return status == FERRY_OK ? FERRY_OK
+	                          : put_failed(segment, status, peer);
+}
+
+enum ferry_status ferry_segment_signal(struct ferry_segment *segment,
+                                       int32_t peer, uint32_t signal)
+{
+	if (!may_signal(segment, peer, signal))
+		return refuse(segment, "segment_signal", peer, signal);
+	const uint32_t counter = segment->first_signal + signal;
+
+	if (segment->direct) {
+		ferry_mem_raise(segment->peers[peer].base,
+		                segment->counters_offset, counter);
+		return FERRY_OK;
+	}
+	const enum ferry_status status = segment->mem->ops->put(
+		segment->mem, peer, segment->data_offset, NULL, 0, counter);
+
+	return status == FERRY_OK ? FERRY_OK
+	                          : put_failed(segment, status, peer);
+}
+
+enum ferry_status ferry_segment_kick(struct ferry_segment *segment)
+{
+	if (!segment)
+		return ferry_fail(NULL, FERRY_INVAL,
+		                  "segment_kick: segment is NULL");
+	if (load_relaxed_u32(&segment->broken))
+		return ferry_segment_broken(segment);
+	if (segment->direct)
+		return FERRY_OK;
+	const enum ferry_status status = segment->mem->ops->kick(segment->mem);
+
+	return status == FERRY_OK ? FERRY_OK : put_failed(segment, status, -1);
+}
+
+uint64_t ferry_segment_read(const struct ferry_segment *segment,
+                            uint32_t signal)
+{
+	if (!segment || signal >= segment->n_signals)
+		return 0;
+	return load_acquire_u64(&segment->signals[signal]);
+}
