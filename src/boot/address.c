@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stddef.h>
@@ -98,11 +99,14 @@ static int open_socket(int family)
 static int listen_at(int family, const struct sockaddr *at, socklen_t n)
 {
 	const int on = 1;
+	const int off = 0;
 	const int fd = open_socket(family);
 
 	if (fd < 0)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
 	if (!bind(fd, at, n) && !listen(fd, BACKLOG))
 		return fd;
 	const int err = errno;
@@ -142,7 +146,7 @@ static int listen_tcp(const struct ferry_address *address)
 		errno = EADDRNOTAVAIL;
 		return -1;
 	}
-	/* IPv6 first where it listens to both; it does not for ::1. */
+	/* All addresses of the host: IPv6 listens to IPv4, too. */
 	for (int six = host ? 0 : 1; six >= 0 && fd < 0; six--)
 		for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next)
 			if (host || (a->ai_family == AF_INET6) == six)
@@ -294,6 +298,7 @@ static void adopt_tcp(int fd)
 	const int idle_s = 10;
 	const int interval_s = 5;
 	const int n_probes = 3;
+	const unsigned unanswered_ms = 25000;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	/* A host that goes down sends no end: notice it in half a minute. */
@@ -302,6 +307,8 @@ static void adopt_tcp(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s,
 	           sizeof(interval_s));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &n_probes, sizeof(n_probes));
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms,
+	           sizeof(unanswered_ms));
 }
 
 static bool is_unix_socket(int fd)

@@ -42,7 +42,7 @@ static void make_room(struct ferry_hub *hub)
 		if (!oldest || c->deadline_ns < oldest->deadline_ns)
 			oldest = c;
 	}
-	if (n_strangers > FERRY_HUB_STRANGERS + hub->n_ranks)
+	if (oldest && n_strangers > FERRY_HUB_STRANGERS + hub->n_ranks)
 		ferry_hub_drop(hub, oldest, "too many wait");
 }
 
@@ -76,8 +76,14 @@ static void refuse(struct ferry_hub *hub, struct ferry_hub_conn *conn,
 	};
 	char reason[96];
 
-	snprintf(reason, sizeof(reason), "%s (says it is rank %d of %d)",
-	         reasons[why], conn->hello.rank, conn->hello.n_ranks);
+	if (why == FERRY_REFUSE_PROTOCOL)
+		snprintf(reason, sizeof(reason), "%s (%u, not %d)",
+		         reasons[why], conn->hello.protocol,
+		         FERRY_BOOT_PROTOCOL);
+	else
+		snprintf(reason, sizeof(reason),
+		         "%s (says it is rank %d of %d)", reasons[why],
+		         conn->hello.rank, conn->hello.n_ranks);
 	ferry_hub_drop(hub, conn, reason);
 	conn->state = FERRY_CONN_REFUSED;
 	ferry_conn_put(conn,

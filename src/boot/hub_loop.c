@@ -40,6 +40,20 @@ static struct ferry_hub_conn *add(struct ferry_hub_loop *loop, int fd,
 	return conn;
 }
 
+/* Out of descriptors or memory: the visitors stay in the queue meanwhile. */
+static void pause_accept(struct ferry_hub_loop *loop, int err)
+{
+	if (err != EMFILE && err != ENFILE && err != ENOBUFS && err != ENOMEM)
+		return;
+	if (!loop->accept_again_ns)
+		ferry_log(
+			loop->hub.ctx, FERRY_LOG_WARN,
+			"boot: accept: %s; rank 0 needs an open file for each "
+			"of %d ranks (ulimit -n)",
+			strerrordesc_np(err), loop->hub.n_ranks);
+	loop->accept_again_ns = ferry_deadline_ns(ACCEPT_PAUSE_MS);
+}
+
 static void accept_all(struct ferry_hub_loop *loop)
 {
 	for (int i = 0; i < 64; i++) {
@@ -49,10 +63,7 @@ static void accept_all(struct ferry_hub_loop *loop)
 		                       SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd < 0) {
-			if (errno == EMFILE || errno == ENFILE ||
-			    errno == ENOBUFS || errno == ENOMEM)
-				loop->accept_again_ns =
-					ferry_deadline_ns(ACCEPT_PAUSE_MS);
+			pause_accept(loop, errno);
 			return;
 		}
 		ferry_socket_peer(fd, from, sizeof(from));

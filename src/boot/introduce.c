@@ -39,14 +39,14 @@ static bool send_all(struct attempt *a, const void *data, size_t bytes)
 	while (bytes) {
 		const ssize_t n = send(a->fd, p, bytes, MSG_NOSIGNAL);
 
-		if (n > 0) {
-			p += n;
-			bytes -= (size_t)n;
-		} else if (errno != EAGAIN && errno != EINTR) {
+		const bool later = n < 0 && (errno == EAGAIN || errno == EINTR);
+
+		if (n <= 0 && !later)
 			return false;
-		} else if (!ferry_socket_wait(a->fd, POLLOUT, a->deadline_ns)) {
+		if (later && !ferry_socket_wait(a->fd, POLLOUT, a->deadline_ns))
 			return false;
-		}
+		p += later ? 0 : n;
+		bytes -= later ? 0 : (size_t)n;
 	}
 	return true;
 }

@@ -53,7 +53,8 @@ enum { N_LAUNCHERS = sizeof(launchers) / sizeof(*launchers) };
 static enum ferry_status read_int(struct ferry_ctx *ctx, const char *name,
                                   int32_t low, int32_t high, int32_t *value)
 {
-	const char *text = getenv(name);
+	const char *set = getenv(name);
+	const char *text = set ? set : "";
 	char *end;
 
 	errno = 0;
@@ -96,7 +97,7 @@ static const char *slurm_nodelist(void)
 enum hosts { HOSTS_UNKNOWN, HOSTS_ONE, HOSTS_SEVERAL };
 
 /* The launcher itself knows best, then SLURM below it. */
-static enum hosts count_hosts(const struct launcher *l)
+static enum hosts count_hosts(const struct launcher *l, int32_t n_ranks)
 {
 	static const char *const nodes[] = {"SLURM_STEP_NUM_NODES",
 	                                    "SLURM_NNODES",
@@ -106,8 +107,7 @@ static enum hosts count_hosts(const struct launcher *l)
 	const char *list = slurm_nodelist();
 
 	if (local)
-		return atoi(local) == atoi(getenv(l->size)) ? HOSTS_ONE
-		                                            : HOSTS_SEVERAL;
+		return atoi(local) == n_ranks ? HOSTS_ONE : HOSTS_SEVERAL;
 	if (n_nodes)
 		return atoi(n_nodes) == 1 ? HOSTS_ONE : HOSTS_SEVERAL;
 	if (list)
@@ -181,7 +181,7 @@ static enum ferry_status find_place(struct ferry_ctx *ctx,
                                     const struct launcher *l,
                                     struct ferry_launch *launch)
 {
-	const enum hosts hosts = count_hosts(l);
+	const enum hosts hosts = count_hosts(l, launch->n_ranks);
 	const char *master = getenv("MASTER_ADDR");
 	const char *list = slurm_nodelist();
 	char first[FERRY_ADDRESS_BYTES];

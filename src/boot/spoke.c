@@ -55,6 +55,22 @@ static bool is_failure(uint64_t minus_status)
 	}
 }
 
+static bool is_awaited(const struct ferry_spoke *spoke,
+                       const struct ferry_msg *head)
+{
+	return spoke->expected && !spoke->result &&
+	       head->bytes == spoke->expected && head->arg == spoke->round;
+}
+
+/* Of a round that we have given up: to be read over, so that the dead that
+ * are told behind it are heard of. */
+static bool is_belated(const struct ferry_spoke *spoke,
+                       const struct ferry_msg *head)
+{
+	return spoke->failed && head->arg < spoke->round &&
+	       head->bytes <= (uint64_t)spoke->n_ranks * FERRY_BOOT_MAX_BYTES;
+}
+
 static bool allowed(const void *arg, const struct ferry_msg *head)
 {
 	const struct ferry_spoke *spoke = arg;
@@ -63,9 +79,7 @@ static bool allowed(const void *arg, const struct ferry_msg *head)
 	case FERRY_MSG_GO:
 		return head->bytes == 0 && !spoke->go;
 	case FERRY_MSG_RESULT:
-		return spoke->expected && !spoke->result &&
-		       head->bytes == spoke->expected &&
-		       head->arg == spoke->round;
+		return is_awaited(spoke, head) || is_belated(spoke, head);
 	case FERRY_MSG_DEAD:
 		return head->bytes == 0 &&
 		       (uint32_t)head->arg < (uint32_t)spoke->n_ranks;
@@ -85,6 +99,8 @@ static void message(struct ferry_spoke *spoke)
 		spoke->go = true;
 		return;
 	case FERRY_MSG_RESULT:
+		if (!is_awaited(spoke, &reader->head))
+			return;
 		spoke->result = reader->body;
 		reader->body = NULL;
 		reader->capacity = 0;

@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "meeting.h"
 
@@ -138,12 +139,51 @@ static void test_dies_while_others_come(void **state)
 	on_kinds(dies_while_others_come, 1);
 }
 
+/* The process of rank 0 stands still: nobody can tell who is absent. */
+static void rank_0_stands_still(struct rank *rank)
+{
+	pid_t *pid_of_0 = rank->shared;
+	struct visitor *v;
+
+	RANKS_OK(visitor_open(rank, &v));
+	RANKS_OK(visitor_gather(v, 10000));
+	if (rank->rank == 0) {
+		*pid_of_0 = getpid();
+		ranks_meet(0, 3);
+		raise(SIGSTOP);
+		return;
+	}
+	ranks_meet(0, 3);
+	sleep_ms(50);
+	RANKS_STATUS(visitor_gather(v, 400), FERRY_TIMEOUT);
+	RANKS_CHECK(visitor_ms(v) >= 400);
+	RANKS_CHECK(visitor_ms(v) <= SOON_MS);
+	RANKS_TEXT(ferry_last_error(), "boot: rank 0 does not answer for ");
+	ranks_meet(1, 2);
+	kill(*pid_of_0, SIGCONT);
+}
+
+static void test_rank_0_stands_still(void **state)
+{
+	struct meeting meeting;
+
+	(void)state;
+	meeting_init(&meeting, MEET_TCP);
+	ranks_run(&(struct ranks){.kind = RANKS_PROCESSES,
+	                          .n_ranks = 3,
+	                          .no_world = true,
+	                          .shared_bytes = sizeof(pid_t),
+	                          .arg = &meeting},
+	          rank_0_stands_still);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_dies_while_others_wait),
 		cmocka_unit_test(test_dies_while_nobody_waits),
 		cmocka_unit_test(test_dies_while_others_come),
+		cmocka_unit_test(test_rank_0_stands_still),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -312,7 +312,7 @@ static void wrong_protocol(const char *where)
 static void test_wrong_protocol(void **state)
 {
 	(void)state;
-	run_attack(wrong_protocol, "another boot protocol");
+	run_attack(wrong_protocol, "another boot protocol (2, not 1)");
 }
 
 static void wrong_rank(const char *where)

@@ -147,6 +147,9 @@ static void test_env_get(void **state)
 		assert_memory_equal(env.name, "FERRY_", 6);
 		assert_true(strlen(env.help) > 10);
 		assert_non_null(env.default_text);
+		/* The parser takes the choices from the help. */
+		if (!strcmp(env.type, "choice"))
+			assert_non_null(strstr(env.help, ": "));
 		if (!strcmp(env.name, "FERRY_SECRET"))
 			assert_string_equal(env.value, "(set)");
 		if (!strcmp(env.name, "FERRY_SHM")) {
