@@ -224,6 +224,7 @@ static enum ferry_status take_capacity(struct ferry_shape *s, int64_t max_rows)
 	const int64_t n_rows = (int64_t)s->n_groups * s->max_tokens;
 	const int64_t n_copies = n_rows * s->topk;
 	const bool padded = s->layout == FERRY_EXPERT_PADDED;
+
 	s->padded_rows = n_rows;
 	if (padded) {
 		if (max_rows)
