@@ -195,15 +195,13 @@ static bool unawaited(const struct at *at, const struct thread *t, int from)
 
 static bool has_come(const struct at *at, const struct thread *t)
 {
-	const enum kind kind = awaited(at, t);
+	const int8_t *const count =
+		at->s->count[t->slot][t->key][awaited(at, t)][t->rank];
 
-	for (int from = 0; from < at->m->n_ranks; from++) {
-		const int n =
-			at->s->count[t->slot][t->key][kind][t->rank][from];
-
-		if (expected(at, t, from) > n && !unawaited(at, t, from))
+	for (int from = 0; from < at->m->n_ranks; from++)
+		if (count[from] < expected(at, t, from) &&
+		    !unawaited(at, t, from))
 			return false;
-	}
 	return true;
 }
 

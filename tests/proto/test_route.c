@@ -409,9 +409,8 @@ static void drops_agree_with_the_destination(void **state)
 		random_world(&w);
 		assert_int_equal(ferry_route_init(&r, &w.shape), FERRY_OK);
 		for (int32_t g = 0; g < w.shape.n_groups; g++)
-			kept[g] = allocate((size_t)(w.tables[g]->n_tokens *
-			                            w.tables[g]->topk),
-			                   1);
+			kept[g] = allocate((size_t)w.tables[g]->n_tokens,
+			                   (size_t)w.tables[g]->topk);
 		for (int32_t rank = 0; rank < w.n_ranks; rank++) {
 			assert_int_equal(
 				ferry_route_build(&r, &w.shape, w.tables, rank),
