@@ -91,13 +91,14 @@ static void latch_weights(const struct ferry_shape *shape,
                           const struct ferry_dispatch_in *in, int32_t token,
                           const int32_t *slots, float *weights)
 {
-	const char *given = (const char *)in->topk_weights +
-	                    (size_t)token * in->weights_stride;
+	const char *given = (const char *)in->topk_weights;
 
+	if (given)
+		given += (size_t)token * in->weights_stride;
 	for (int32_t k = 0; k < in->topk; k++) {
 		float w = 1;
 
-		if (in->topk_weights)
+		if (given)
 			memcpy(&w, given + (size_t)k * sizeof(w), sizeof(w));
 		weights[k] = slots[k] < 0 ? 0 : w * shape->routed_scale;
 	}
