@@ -49,5 +49,7 @@ struct ranks run_args_ranks(int32_t n_ranks)
 		.n_ranks = n_ranks,
 		.fabric = run_args.fabric,
 		.options = run_args.options,
+		.timeout_ms = RUN_SLOW ? 100000 : 30000,
+		.limit_ms = RUN_SLOW ? 240000 : 60000,
 	};
 }

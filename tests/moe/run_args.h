@@ -23,6 +23,13 @@ void run_args_read(int argc, char **argv);
 
 extern struct run_args run_args;
 
+/* Sanitizers make everything ten times slower. */
+#ifdef FERRY_SANITIZED
+enum { RUN_SLOW = 1 };
+#else
+enum { RUN_SLOW = 0 };
+#endif
+
 /* A run on this fabric; the rest is filled in by the test. */
 struct ranks run_args_ranks(int32_t n_ranks);
 

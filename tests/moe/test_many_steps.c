@@ -73,7 +73,6 @@ static void unequal_and_empty_batches(void **state)
 
 	(void)state;
 	how.arg = &n_steps;
-	how.limit_ms = 100000;
 	ranks_run(&how, body);
 }
 

@@ -362,6 +362,7 @@ static void closed_body(struct rank *rank)
 	struct drive_op *op;
 
 	warm_up(rank, d);
+	ranks_meet(2, rank->n_ranks); /* all are done with that */
 	if (rank->rank == 1) {
 		drive_close(d);
 		ranks_meet(1, rank->n_ranks);
