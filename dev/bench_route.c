@@ -4,6 +4,7 @@
  * arrives, uniform routing without duplicates. Least and median of runs that
  * take the ranks in turn, so that no branch is learnt by heart.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -28,7 +29,15 @@ static int by_time(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* topk different slots for each token, where there are so many. */
+static bool holds(const int32_t *ids, int32_t n, int32_t id)
+{
+	for (int32_t i = 0; i < n; i++)
+		if (ids[i] == id)
+			return true;
+	return false;
+}
+
+/* topk different slots for each token; experts are at least as many. */
 static struct ferry_table *table_of(const struct ferry_shape *s, uint64_t *seed)
 {
 	struct ferry_table *const t = calloc(1, s->table_bytes);
@@ -37,18 +46,14 @@ static struct ferry_table *table_of(const struct ferry_shape *s, uint64_t *seed)
 		exit(1);
 	t->n_tokens = s->max_tokens;
 	t->topk = s->topk;
-	for (int32_t i = 0; i < s->max_tokens * s->topk; i++) {
-		const int32_t first = i - i % s->topk;
-		int32_t *const ids = ferry_table_slots(t);
-		int32_t j = first;
+	int32_t *ids = ferry_table_slots(t);
 
-		do {
-			ids[i] = (int32_t)(rng_next(seed) %
-			                   (uint64_t)s->n_expert_slots);
-			for (j = first; j < i && ids[j] != ids[i]; j++)
-				;
-		} while (j < i && s->topk <= s->n_expert_slots);
-	}
+	for (int32_t token = 0; token < t->n_tokens; token++, ids += s->topk)
+		for (int32_t k = 0; k < s->topk; k++)
+			do
+				ids[k] = (int32_t)(rng_next(seed) %
+				                   (uint64_t)s->n_expert_slots);
+			while (holds(ids, k, ids[k]));
 	return t;
 }
 
@@ -73,14 +78,15 @@ static void measure(const struct ferry_shape *s)
 		n_copies += route.n_copies;
 	}
 	qsort(ns, RUNS, sizeof(*ns), by_time);
+	const uint64_t median = ns[RUNS / 2];
 	const double choices = (double)s->n_ranks * s->max_tokens * s->topk;
 
 	printf("%4d x %4d x %2d of %3d: least %7.1f us, median %7.1f us, "
 	       "%.2f ns per choice, %.1f ns per row\n",
 	       s->n_ranks, s->max_tokens, s->topk, s->n_expert_slots,
-	       (double)ns[0] / 1e3, (double)ns[RUNS / 2] / 1e3,
-	       (double)ns[RUNS / 2] / choices,
-	       (double)ns[RUNS / 2] * RUNS / (double)n_copies);
+	       (double)ns[0] / 1e3, (double)median / 1e3,
+	       (double)median / choices,
+	       (double)median * RUNS / (double)n_copies);
 	ferry_route_destroy(&route);
 	for (int32_t r = 0; r < s->n_ranks; r++)
 		free((void *)(uintptr_t)tables[r]);
