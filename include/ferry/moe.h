@@ -45,11 +45,12 @@ FERRY_API void ferry_moe_close(struct ferry_moe *moe);
 /** Input of a dispatch. Strides are in bytes; 0 means contiguous. */
 struct ferry_dispatch_in {
 	size_t size;
-	int32_t n_tokens;            /* 0..max_tokens */
-	const int32_t *n_tokens_ptr; /* if set, read instead, at send */
-	int32_t hidden;              /* elements; 0: the channel's maximum */
-	int32_t topk;                /* 0: the channel's maximum */
-	const void *x;               /* [n_tokens][hidden], in_dtype */
+	int32_t n_tokens; /* 0..max_tokens */
+	/* If set, read instead, at send. Out of range it is sent as a mark. */
+	const int32_t *n_tokens_ptr;
+	int32_t hidden; /* elements; 0: the channel's maximum */
+	int32_t topk;   /* 0: the channel's maximum */
+	const void *x;  /* [n_tokens][hidden], in_dtype */
 	size_t x_stride;
 	const void *scales; /* [n_tokens][n_scales]; not when quantising */
 	size_t scales_stride;
@@ -70,8 +71,9 @@ struct ferry_dispatch_in {
 	}
 
 /**
- * Output of a dispatch. Any pointer may be NULL: not wanted; rows may be NULL
- * for TOKEN only. Order of rows is always (own expert slot, source rank or
+ * Output of a dispatch. Any pointer may be NULL: not wanted; rows only where no
+ * row arrives, and for TOKEN, whose rows and scales are in the view and must be
+ * NULL here. Order of rows is always (own expert slot, source rank or
  * group, token, choice). S is the number of own expert slots, N need.recv_rows.
  */
 struct ferry_dispatch_out {
@@ -91,7 +93,8 @@ struct ferry_dispatch_out {
 	int64_t *index;           /* TOKEN: [N] row of the view of each entry */
 	int64_t *n_rows;          /* [1] rows (TOKEN: entries) in use */
 	int64_t *n_dropped;       /* [1] rows left out for want of capacity */
-	/* TOKEN: of each row of the view (rows that did not arrive: -1). */
+	/* TOKEN: of each row of the view (rows that did not arrive: -1, 0);
+	 * topk is the channel's, whatever that of the call. */
 	int32_t *token_slots; /* [2*ranks*cap][topk] own slots, -1: not here */
 	float *token_weights; /* [2*ranks*cap][topk]; needs send_weights */
 };
@@ -110,7 +113,8 @@ struct ferry_dispatch_out {
  * Errors: INVAL, RANGE (nothing was sent), STATE, BROKEN, PEER, ABORTED, or
  * what a faster rank has found in the tables while this one still sent. A
  * bad id under BAD_ID_ERROR is sent as a mark, and all ranks get RANGE from
- * dispatch_recv, which breaks the channel.
+ * dispatch_recv, which breaks the channel. Ranks that resolve ids with other
+ * placements get MISMATCH there.
  */
 FERRY_API enum ferry_status
 ferry_dispatch_send(struct ferry_moe *moe, int32_t slot,
@@ -119,8 +123,8 @@ ferry_dispatch_send(struct ferry_moe *moe, int32_t slot,
 
 /**
  * Receives a batch: waits for the tables and rows of all ranks and fills out.
- * Waits at most timeout_ms; a failure breaks the channel, and counts, offsets
- * and n_rows are then 0.
+ * Waits at most timeout_ms; a failure breaks the channel, and counts, offsets,
+ * n_rows and n_dropped are then 0. After INVAL the slot is as it was before.
  * Errors: INVAL, STATE, RANGE, OVERFLOW, TIMEOUT, PEER, MISMATCH, ABORTED,
  * BROKEN.
  */
@@ -144,7 +148,8 @@ enum ferry_combine_layout {
 	FERRY_FROM_PACKED = 1,
 	/**
 	 * One row per token row, already weighted and summed by the caller:
-	 * row i belongs to row i of the view. REDUCED channels only.
+	 * row i belongs to row i of the view. Channels with layout TOKEN and
+	 * combine REDUCED only.
 	 */
 	FERRY_FROM_PRESUMMED = 2,
 };
@@ -152,7 +157,7 @@ enum ferry_combine_layout {
 /** Input of a combine. */
 struct ferry_combine_in {
 	size_t size;
-	const void *y;   /* [rows][hidden], combine_dtype */
+	const void *y;   /* [rows][hidden], combine_dtype; NULL: no rows */
 	size_t y_stride; /* bytes; 0: contiguous */
 	enum ferry_combine_layout layout;
 };
