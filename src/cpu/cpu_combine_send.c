@@ -133,6 +133,22 @@ static enum ferry_status send_groups(struct send *s)
 	return send_group(s, own);
 }
 
+/* Rows that will be sent, without those to mates of the own group. */
+static int64_t rows_to_others(const struct ferry_moe *moe,
+                              const struct ferry_route *route)
+{
+	const int32_t own = moe->shape.rank / moe->shape.group_size;
+	const int64_t first = route->group_first[own];
+	const int64_t end = route->group_first[own + 1];
+	int64_t n_own = 0;
+
+	if (moe->shape.combine != FERRY_EXACT)
+		return route->n_arrivals - (end - first);
+	for (int64_t i = first; i < end; i++)
+		n_own += route->arrivals[i].n_copies;
+	return route->n_copies - n_own;
+}
+
 /* What can only be said of what arrived. */
 static enum ferry_status check_rows(const struct ferry_moe *moe,
                                     const struct cpu_op *op,
@@ -167,6 +183,7 @@ enum ferry_status ferry_cpu_combine_send(struct ferry_moe *moe, int32_t slot,
 	op->y_stride = in->y_stride;
 	op->y_layout = in->layout;
 	ferry_cpu_flow_begin(&s.flow, moe, op, FERRY_PHASE_COMBINE_SEND);
+	ferry_cpu_flow_expect(&s.flow, rows_to_others(moe, &op->route));
 	FERRY_TRY(send_groups(&s));
 	return ferry_cpu_flow_finish_send(&s.flow);
 }

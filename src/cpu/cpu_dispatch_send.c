@@ -31,6 +31,7 @@
  */
 #include <string.h>
 
+#include "../core/bits.h"
 #include "../core/dtype.h"
 #include "cpu_flow.h"
 
@@ -110,6 +111,9 @@ send_rows(struct ferry_moe *moe, const struct cpu_op *op, const int32_t *slots)
 	struct cpu_flow flow;
 
 	ferry_cpu_flow_begin(&flow, moe, op, FERRY_PHASE_DISPATCH_SEND);
+	ferry_cpu_flow_expect(&flow,
+	                      op->n_tokens / g *
+	                              min_i64(op->topk, shape->n_ranks - g));
 	for (int32_t t = shape->rank % g; t < op->n_tokens; t += g) {
 		aim(moe, op, t, slots + (size_t)t * (size_t)op->topk);
 		if (moe->engine->dest.n == 0)

@@ -49,6 +49,14 @@ void ferry_cpu_flow_begin(struct cpu_flow *flow, struct ferry_moe *moe,
 	memset(e->sent, 0, n_ranks * sizeof(*e->sent));
 }
 
+void ferry_cpu_flow_expect(struct cpu_flow *flow, int64_t n_rows)
+{
+	const size_t own = (size_t)n_rows * flow->wire_bytes;
+
+	flow->far = own * (size_t)flow->moe->world->n_host_ranks >
+	            CPU_SHARED_CACHE_BYTES;
+}
+
 /* A free row of the stage; the fabric is waited for when all are in use. */
 static enum ferry_status stage_row(struct cpu_flow *flow, char **row)
 {
@@ -120,7 +128,8 @@ static int32_t store_direct(const struct cpu_flow *flow,
 	}
 	if (n == 0)
 		return 0;
-	e->kernels->copy(e->to, n, row->payload, flow->payload_bytes, false);
+	e->kernels->copy(e->to, n, row->payload, flow->payload_bytes,
+	                 flow->far);
 	for (int32_t i = 0; i < n && flow->scale_bytes; i++)
 		memcpy((char *)e->to[i] + flow->moe->shape.scale_offset,
 		       row->scales, flow->scale_bytes);
