@@ -65,7 +65,7 @@ struct ferry_engine {
 	uint64_t *targets;          /* [n_signals] what each counter reached
 	                             * when all that was awaited had come */
 	struct cpu_source *sources; /* [n_ranks] of the phase that runs */
-	int64_t *sent;              /* [n_ranks] rows, of the same */
+	int64_t *sent;              /* [n_ranks] rows since the last signal */
 	struct cpu_dest dest;
 	void **to;                     /* [n_ranks] */
 	struct ferry_wait_item *items; /* [n_ranks] */

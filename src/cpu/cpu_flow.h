@@ -45,8 +45,7 @@ struct cpu_flow {
 	uint32_t out_signal; /* raised at every receiver */
 };
 
-/* To receive, or with ferry_cpu_flow_expect to send. All numbers of rows are 0.
- */
+/* To receive, or with ferry_cpu_flow_expect to send. Totals are 0. */
 void ferry_cpu_flow_begin(struct cpu_flow *flow, struct ferry_moe *moe,
                           const struct cpu_op *op, enum ferry_phase phase);
 /* About this many rows will be sent. */
