@@ -67,6 +67,8 @@ cJSON *bench_json_document(const struct bench_run *run)
 	add_command(meta, run);
 	cJSON_AddItemToObject(meta, "machine", machine_json(&machine));
 	cJSON_AddStringToObject(meta, "fabric", run->fabric);
+	cJSON_AddStringToObject(meta, "bind",
+	                        bench_bind_names[run->options->bind]);
 	cJSON_AddStringToObject(meta, "kernels", ferry_kernels_at(0)->name);
 	cJSON_AddArrayToObject(document, "rows");
 	return document;
