@@ -24,11 +24,6 @@ static inline uint32_t load_seq_u32(const uint32_t *p)
 	return __atomic_load_n(p, __ATOMIC_SEQ_CST);
 }
 
-static inline void store_relaxed_u32(uint32_t *p, uint32_t v)
-{
-	__atomic_store_n(p, v, __ATOMIC_RELAXED);
-}
-
 static inline void store_release_u32(uint32_t *p, uint32_t v)
 {
 	__atomic_store_n(p, v, __ATOMIC_RELEASE);
@@ -59,24 +54,9 @@ static inline uint64_t load_seq_u64(const uint64_t *p)
 	return __atomic_load_n(p, __ATOMIC_SEQ_CST);
 }
 
-static inline void store_relaxed_u64(uint64_t *p, uint64_t v)
-{
-	__atomic_store_n(p, v, __ATOMIC_RELAXED);
-}
-
-static inline void store_release_u64(uint64_t *p, uint64_t v)
-{
-	__atomic_store_n(p, v, __ATOMIC_RELEASE);
-}
-
 static inline uint64_t add_relaxed_u64(uint64_t *p, uint64_t v)
 {
 	return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
-}
-
-static inline uint64_t add_release_u64(uint64_t *p, uint64_t v)
-{
-	return __atomic_fetch_add(p, v, __ATOMIC_RELEASE);
 }
 
 static inline uint64_t add_seq_u64(uint64_t *p, uint64_t v)

@@ -66,9 +66,9 @@ static enum ferry_status stage_row(struct cpu_flow *flow, char **row)
 		FERRY_TRY(ferry_segment_flush(moe->segment));
 		flow->n_staged = 0;
 	}
-	*row = moe->engine->window +
-	       ferry_window_stage(&moe->window, &moe->shape, flow->op->slot,
-	                          flow->n_staged++);
+	*row = moe->engine->window + ferry_window_stage(&moe->window,
+	                                                flow->op->slot,
+	                                                flow->n_staged++);
 	return FERRY_OK;
 }
 

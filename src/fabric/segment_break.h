@@ -21,14 +21,6 @@ ferry_segment_has_verdict(const struct ferry_segment *segment, int32_t r)
 	return load_seq_u64(&segment->counters[FERRY_SIGNAL_VERDICT + r]) != 0;
 }
 
-/* Has rank r said good-bye? */
-static inline bool ferry_segment_left(const struct ferry_segment *segment,
-                                      int32_t r)
-{
-	return ferry_segment_has_verdict(segment, r) &&
-	       segment->verdicts[r].status == FERRY_OK;
-}
-
 /*
  * Tells every peer `mine`, unless this rank has told something before. Any
  * thread; does not wait for peers.

@@ -145,11 +145,9 @@ size_t ferry_window_back(const struct ferry_window *window,
 	       i * shape->back_stride;
 }
 
-size_t ferry_window_stage(const struct ferry_window *window,
-                          const struct ferry_shape *shape, int32_t slot,
+size_t ferry_window_stage(const struct ferry_window *window, int32_t slot,
                           int32_t row)
 {
-	(void)shape;
 	return region_at(window, slot, FERRY_REGION_STAGE) +
 	       (size_t)row * window->stage_stride;
 }

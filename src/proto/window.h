@@ -108,8 +108,8 @@ size_t ferry_window_row(const struct ferry_window *window,
 size_t ferry_window_back(const struct ferry_window *window,
                          const struct ferry_shape *shape, int32_t slot,
                          int32_t token, int32_t j);
-size_t ferry_window_stage(const struct ferry_window *window,
-                          const struct ferry_shape *shape, int32_t slot,
+/* Row of the own stage. */
+size_t ferry_window_stage(const struct ferry_window *window, int32_t slot,
                           int32_t row);
 
 /* What is counted on its own. */

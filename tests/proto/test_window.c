@@ -84,7 +84,7 @@ static void add_all(struct spans *spans, const struct ferry_window *w,
 				add(spans, ferry_window_back(w, s, slot, t, j),
 				    (size_t)s->hidden * sizeof(uint16_t));
 		for (int32_t i = 0; i < w->stage_rows; i++)
-			add(spans, ferry_window_stage(w, s, slot, i),
+			add(spans, ferry_window_stage(w, slot, i),
 			    w->stage_stride);
 	}
 }
