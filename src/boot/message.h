@@ -12,8 +12,8 @@
  *	                           <- GO, when every rank has come
  *	GIVE time left, bytes      ->
  *	                           <- RESULT bytes of all ranks
- *	ABORT, BYE                 -> DEAD rank, FAIL status and text at any
- *time
+ *	ABORT, BYE                 ->
+ *	                           <- DEAD rank; FAIL status, text: at any time
  */
 #ifndef FERRY_MESSAGE_H
 #define FERRY_MESSAGE_H

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Ranks as threads of one process. Beside the boot there is a board where a
- * fabric of threads keeps what its ranks share.
- */
+/* Ranks as threads of one process, and what only such ranks can do. */
 #ifndef FERRY_TEAM_H
 #define FERRY_TEAM_H
 

@@ -17,7 +17,7 @@ enum { FERRY_TRACE_EVENTS = 65536 };
 /* Strings are of static storage and need no escape in JSON. */
 struct ferry_trace_event {
 	const char *name;     /* "dispatch_recv", "put" */
-	const char *category; /* "moe", "wait", "fabric" */
+	const char *category; /* "moe", "fabric" */
 	uint64_t begin_ns;    /* ferry_now_ns */
 	uint64_t end_ns;
 	uint64_t epoch; /* dispatches of the slot before this one */
