@@ -4,9 +4,11 @@
  * measures and checks both forms on one shape and leaves JSON for it.
  */
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "alloc.h"
 #include "bench_options.h"
@@ -206,6 +208,8 @@ int main(int argc, char **argv)
 	struct bench_options o = {0};
 	int first, number, n_ranks;
 
+	/* An mpirun that is killed leaves its ranks spinning. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &number);
 	MPI_Comm_size(MPI_COMM_WORLD, &n_ranks);
