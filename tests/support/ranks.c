@@ -77,6 +77,7 @@ void ranks_run_at(const char *file, int line, const struct ranks *how,
 		.board = map_shared(sizeof(struct ranks_board)),
 		.shared = how->shared_bytes ? map_shared(how->shared_bytes)
 	                                    : NULL,
+		.meet_ns = ferry_deadline_ns(limit_ms - limit_ms / 4),
 		.limit_ns = ferry_deadline_ns(limit_ms),
 	};
 

@@ -123,7 +123,7 @@ void ranks_meet(int meeting, int n)
 
 	add_seq_u32(count, 1);
 	while ((int)load_acquire_u32(count) < n) {
-		if (ferry_now_ns() > current->course->limit_ns)
+		if (ferry_now_ns() > current->course->meet_ns)
 			RANKS_FAIL("meeting %d: %d of %d ranks came", meeting,
 			           (int)load_acquire_u32(count), n);
 		nanosleep(&(struct timespec){0, 50000}, NULL);

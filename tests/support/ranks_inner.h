@@ -39,6 +39,7 @@ struct ranks_course {
 	struct ranks_board *board;
 	struct ferry_team *team; /* threads */
 	void *shared;
+	uint64_t meet_ns;  /* ranks_meet gives up: before it is a hang */
 	uint64_t limit_ns; /* time of the hang */
 };
 

@@ -88,7 +88,9 @@ static void hang(struct ranks_course *course, int32_t rank, pid_t pid)
 
 	snprintf(text, sizeof(text), "the process hangs %s",
 	         state <= RANK_CLOSING ? where[state] : "at its end");
-	ranks_verdict_fail(v, text);
+	/* It may have failed just now, and says more itself. */
+	if (state != RANK_FAILED)
+		ranks_verdict_fail(v, text);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 }

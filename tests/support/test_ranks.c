@@ -230,6 +230,7 @@ static void test_killed_and_deferred(void **state)
 	/* Who was to die and did not has failed. */
 	run_inside(&(struct ranks){.kind = RANKS_PROCESSES,
 	                           .n_ranks = 3,
+	                           .limit_ms = 1000,
 	                           .killed = RANKS_BIT(0)},
 	           hangs);
 	assert_int_not_equal(result, 0);
