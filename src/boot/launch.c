@@ -10,8 +10,6 @@
 
 #include "../core/bits.h"
 
-enum { MAX_RANKS = 65536 };
-
 struct launcher {
 	const char *name;
 	const char *rank;
@@ -115,13 +113,6 @@ static enum hosts count_hosts(const struct launcher *l, int32_t n_ranks)
 	return HOSTS_UNKNOWN;
 }
 
-static uint64_t hash_text(uint64_t h, const char *text)
-{
-	for (; *text; text++)
-		h = hash_u64(h, (unsigned char)*text);
-	return hash_u64(h, 256);
-}
-
 /* Equal on the ranks of a job, different for another job of this host. */
 static uint64_t job_hash(const struct launcher *l)
 {
@@ -217,11 +208,11 @@ static enum ferry_status read_own(struct ferry_ctx *ctx,
 	const struct ferry_options *opt = &ctx->opt;
 
 	launch->name = "ferry run";
-	if (opt->n_ranks < 1 || opt->n_ranks > MAX_RANKS)
+	if (opt->n_ranks < 1 || opt->n_ranks > FERRY_MAX_RANKS)
 		return ferry_fail(ctx, FERRY_INVAL,
 		                  "boot: FERRY_SIZE is %lld, beside FERRY_RANK "
 		                  "it must be 1..%d",
-		                  (long long)opt->n_ranks, MAX_RANKS);
+		                  (long long)opt->n_ranks, FERRY_MAX_RANKS);
 	if (opt->rank < 0 || opt->rank >= opt->n_ranks)
 		return ferry_fail(ctx, FERRY_INVAL,
 		                  "boot: FERRY_RANK is %lld, beside FERRY_SIZE "
@@ -250,8 +241,8 @@ enum ferry_status ferry_launch_read(struct ferry_ctx *ctx,
 		FERRY_TRY(read_own(ctx, &result));
 	if (l) {
 		result.name = l->name;
-		FERRY_TRY(
-			read_int(ctx, l->size, 1, MAX_RANKS, &result.n_ranks));
+		FERRY_TRY(read_int(ctx, l->size, 1, FERRY_MAX_RANKS,
+		                   &result.n_ranks));
 		FERRY_TRY(read_int(ctx, l->rank, 0, result.n_ranks - 1,
 		                   &result.rank));
 	}

@@ -18,8 +18,6 @@
 #include "boot_kinds.h"
 #include "rank_list.h"
 
-enum { MAX_RANKS = 65536 };
-
 struct session {
 	struct session *next;
 	uint64_t number;
@@ -96,11 +94,11 @@ enum ferry_status ferry_team_create(int32_t n_ranks, struct ferry_team **team)
 {
 	pthread_condattr_t attr;
 
-	if (n_ranks < 1 || n_ranks > MAX_RANKS)
+	if (n_ranks < 1 || n_ranks > FERRY_MAX_RANKS)
 		return ferry_fail(NULL, FERRY_INVAL,
 		                  "team_create: n_ranks is %d, allowed are "
 		                  "1..%d",
-		                  n_ranks, MAX_RANKS);
+		                  n_ranks, FERRY_MAX_RANKS);
 	if (!team)
 		return ferry_fail(NULL, FERRY_INVAL,
 		                  "team_create: team is NULL");

@@ -45,4 +45,12 @@ static inline uint64_t hash_u64(uint64_t h, uint64_t v)
 	return rng_next(&state);
 }
 
+/* Folds a text and its end into the hash. */
+static inline uint64_t hash_text(uint64_t h, const char *text)
+{
+	for (; *text; text++)
+		h = hash_u64(h, (unsigned char)*text);
+	return hash_u64(h, 256);
+}
+
 #endif

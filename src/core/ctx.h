@@ -12,6 +12,9 @@
 
 #include "options.h"
 
+/* Most ranks of a world. */
+enum { FERRY_MAX_RANKS = 65536 };
+
 struct ferry_ctx {
 	struct ferry_options opt;
 	int32_t rank; /* -1 until known */

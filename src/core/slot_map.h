@@ -8,8 +8,6 @@
 
 #include <ferry/placement.h>
 
-enum { FERRY_MAX_RANKS = 65536 };
-
 struct ferry_slot_map {
 	int32_t n_ranks;
 	int32_t n_slots;

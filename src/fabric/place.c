@@ -30,13 +30,6 @@ static void read_text(const char *path, char *text, size_t bytes)
 	text[n > 0 ? n : 0] = 0;
 }
 
-static uint64_t hash_text(uint64_t h, const char *text)
-{
-	for (; *text; text++)
-		h = hash_u64(h, (unsigned char)*text);
-	return h;
-}
-
 /* Differs after a reboot, equal in all containers of a host. */
 static uint64_t host_id(void)
 {
