@@ -7,12 +7,10 @@ static const float *token_weights(const struct ferry_moe *moe,
                                   const struct cpu_op *op,
                                   const struct ferry_arrival *arrival)
 {
-	const struct ferry_table *table = op->tables[arrival->group];
-	const float *weights = ferry_table_weights(table);
-
-	if (!weights || moe->shape.weight_use == FERRY_WEIGHT_INPUT)
+	if (moe->shape.weight_use == FERRY_WEIGHT_INPUT)
 		return NULL;
-	return weights + (size_t)arrival->token * (size_t)table->topk;
+	return ferry_table_token_weights(op->tables[arrival->group],
+	                                 arrival->token);
 }
 
 static const char *view_row(const struct ferry_moe *moe,

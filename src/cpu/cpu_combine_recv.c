@@ -231,7 +231,7 @@ static void begin(struct recv *r)
 {
 	const struct ferry_shape *shape = &r->moe->shape;
 	const struct ferry_route *route = &r->op->route;
-	const int32_t group = shape->rank / shape->group_size;
+	const int32_t group = ferry_shape_group(shape, shape->rank);
 
 	r->slots = ferry_table_slots_const(cpu_own_table(r->moe, r->op));
 	r->next = route->arrivals + route->group_first[group];

@@ -81,9 +81,7 @@ static void aim_part(const struct send *s, const struct ferry_arrival *a)
 	const int32_t first = a->group * shape->group_size;
 	struct cpu_ranks ranks;
 
-	ferry_cpu_ranks_of(shape,
-	                   ferry_table_slots_const(table) +
-	                           (size_t)a->token * (size_t)table->topk,
+	ferry_cpu_ranks_of(shape, ferry_table_token_slots(table, a->token),
 	                   table->topk, &ranks);
 	dest->n = 0;
 	for (int32_t r = first; r < first + shape->group_size; r++) {
@@ -124,7 +122,7 @@ static enum ferry_status send_group(struct send *s, int32_t group)
 static enum ferry_status send_groups(struct send *s)
 {
 	const struct ferry_shape *shape = &s->moe->shape;
-	const int32_t own = shape->rank / shape->group_size;
+	const int32_t own = ferry_shape_group(shape, shape->rank);
 
 	for (int32_t i = 1; i < shape->n_groups; i++)
 		FERRY_TRY(send_group(s, (own + i) % shape->n_groups));

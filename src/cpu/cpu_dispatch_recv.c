@@ -49,10 +49,10 @@ struct recv {
 static void count_sources(const struct recv *r)
 {
 	const struct ferry_shape *shape = &r->moe->shape;
-	const int32_t own_group = shape->rank / shape->group_size;
+	const int32_t own_group = ferry_shape_group(shape, shape->rank);
 
 	for (int32_t rank = 0; rank < shape->n_ranks; rank++)
-		if (rank / shape->group_size != own_group)
+		if (ferry_shape_group(shape, rank) != own_group)
 			r->moe->engine->sources[rank].total =
 				r->op->route.rows_from[rank];
 }
@@ -60,12 +60,10 @@ static void count_sources(const struct recv *r)
 static float weight_of(const struct recv *r, const struct ferry_arrival *a,
                        int32_t choice)
 {
-	const struct ferry_table *table = r->op->tables[a->group];
-	const float *weights = ferry_table_weights(table);
+	const float *weights =
+		ferry_table_token_weights(r->op->tables[a->group], a->token);
 
-	if (!weights)
-		return 1;
-	return weights[(size_t)a->token * (size_t)table->topk + (size_t)choice];
+	return weights ? weights[choice] : 1;
 }
 
 static void scale_row(const struct recv *r, const struct ferry_arrival *a,
@@ -110,7 +108,7 @@ static void deliver_own(const struct recv *r)
 {
 	const struct ferry_shape *shape = &r->moe->shape;
 	const struct ferry_route *route = &r->op->route;
-	const int32_t group = shape->rank / shape->group_size;
+	const int32_t group = ferry_shape_group(shape, shape->rank);
 	const int64_t end = route->group_first[group + 1];
 
 	for (int64_t i = route->group_first[group]; i < end; i++) {
@@ -137,15 +135,17 @@ static struct cpu_row window_row(const struct recv *r, int32_t carrier,
 static enum ferry_status deliver_group(struct recv *r, int32_t group)
 {
 	const struct ferry_route *route = &r->op->route;
-	const int32_t g = r->moe->shape.group_size;
+	const struct ferry_shape *shape = &r->moe->shape;
 	const int64_t end = route->group_first[group + 1];
 
 	for (int64_t i = route->group_first[group]; i < end; i++) {
 		const struct ferry_arrival *a = &route->arrivals[i];
-		const int32_t carrier = group * g + a->token % g;
+		const int32_t carrier =
+			ferry_shape_carrier(shape, group, a->token);
 
 		FERRY_TRY(cpu_flow_take(&r->flow, carrier, a->ordinal));
-		const struct cpu_row row = window_row(r, carrier, a->token / g);
+		const struct cpu_row row =
+			window_row(r, carrier, a->token / shape->group_size);
 
 		deliver(r, a, &row);
 	}
@@ -156,7 +156,7 @@ static enum ferry_status deliver_group(struct recv *r, int32_t group)
 static enum ferry_status take_rows(struct recv *r)
 {
 	const struct ferry_shape *shape = &r->moe->shape;
-	const int32_t own = shape->rank / shape->group_size;
+	const int32_t own = ferry_shape_group(shape, shape->rank);
 
 	if (shape->layout == FERRY_TOKEN)
 		return FERRY_OK;
@@ -172,9 +172,9 @@ static enum ferry_status build_route(struct ferry_moe *moe, struct cpu_op *op)
 
 	FERRY_TRY(ferry_cpu_capacity_check(moe, op));
 	if (op->dropped) /* first: it uses the route's arrays */
-		FERRY_TRY(ferry_route_drops(&op->route, shape, op->tables,
-		                            shape->rank / shape->group_size,
-		                            op->dropped));
+		FERRY_TRY(ferry_route_drops(
+			&op->route, shape, op->tables,
+			ferry_shape_group(shape, shape->rank), op->dropped));
 	return ferry_route_build(&op->route, shape, op->tables, shape->rank);
 }
 

@@ -35,26 +35,6 @@
 #include "../core/dtype.h"
 #include "cpu_flow.h"
 
-static size_t scale_bytes_of(const struct ferry_shape *shape, int32_t hidden)
-{
-	const size_t n_blocks =
-		shape->scale_block
-			? ((size_t)hidden - 1) / (size_t)shape->scale_block + 1
-			: 0;
-
-	switch (shape->scale_type) {
-	case FERRY_SCALE_FP32:
-		return n_blocks * sizeof(float);
-	case FERRY_SCALE_UE8M0:
-		return n_blocks;
-	case FERRY_SCALE_BYTES:
-		return shape->scale_row_bytes;
-	case FERRY_SCALE_NONE:
-		break;
-	}
-	return 0;
-}
-
 /* What the later phases need to know of the caller's arguments. */
 static void take_batch(const struct ferry_moe *moe, struct cpu_op *op,
                        const struct ferry_dispatch_in *in)
@@ -68,7 +48,7 @@ static void take_batch(const struct ferry_moe *moe, struct cpu_op *op,
 	op->topk = in->topk;
 	op->hidden = in->hidden;
 	op->row_bytes = hidden * ferry_dtype_bytes(shape->dtype);
-	op->scale_bytes = scale_bytes_of(shape, in->hidden);
+	op->scale_bytes = ferry_shape_scale_bytes(shape, in->hidden);
 	op->back_bytes = hidden * ferry_dtype_bytes(shape->combine_dtype);
 	op->x = in->x;
 	op->x_stride = in->x_stride;
@@ -78,7 +58,8 @@ static void take_batch(const struct ferry_moe *moe, struct cpu_op *op,
 
 static bool in_own_group(const struct ferry_shape *shape, int32_t rank)
 {
-	return rank / shape->group_size == shape->rank / shape->group_size;
+	return ferry_shape_group(shape, rank) ==
+	       ferry_shape_group(shape, shape->rank);
 }
 
 /* The ranks outside the own group that serve a token. */
@@ -140,11 +121,11 @@ static void keep_row(const struct ferry_moe *moe, const struct cpu_op *op,
 {
 	const struct ferry_shape *shape = &moe->shape;
 	const struct ferry_engine *e = moe->engine;
-	const int32_t g = shape->group_size;
-	const int32_t carrier = shape->rank / g * g + token % g;
+	const int32_t carrier = ferry_shape_carrier(
+		shape, ferry_shape_group(shape, shape->rank), token);
 	char *to = e->window + ferry_window_row(&moe->window, shape, op->slot,
 	                                        op->half, shape->rank, carrier,
-	                                        token / g);
+	                                        token / shape->group_size);
 	const struct cpu_row row = ferry_cpu_token_row(moe, op, token);
 
 	e->kernels->copy((void *[]){to}, 1, row.payload, op->row_bytes, false);

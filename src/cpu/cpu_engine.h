@@ -11,6 +11,9 @@
 #include "../proto/channel.h"
 #include "kernels.h"
 
+_Static_assert((int)FERRY_SUM_MAX == (int)FERRY_MAX_TOPK,
+               "one sum takes all choices of a token");
+
 /* A rank as seen from here. */
 struct cpu_peer {
 	char *base;   /* its window in this address space; NULL: put only */
@@ -169,14 +172,6 @@ struct cpu_row ferry_cpu_token_row(const struct ferry_moe *moe,
                                    const struct cpu_op *op, int32_t token);
 void ferry_cpu_ranks_of(const struct ferry_shape *shape, const int32_t *slots,
                         int32_t topk, struct cpu_ranks *ranks);
-
-/* Bytes of a row in the window, up to the end of what is used. */
-static inline size_t cpu_wire_bytes(const struct ferry_shape *shape,
-                                    const struct cpu_op *op)
-{
-	return op->scale_bytes ? shape->scale_offset + op->scale_bytes
-	                       : op->row_bytes;
-}
 
 /* Records a failure that this engine found first, and breaks the channel. */
 __attribute__((format(printf, 4, 5))) enum ferry_status

@@ -13,6 +13,14 @@ static bool is_dispatch(enum ferry_phase phase)
 	       phase == FERRY_PHASE_DISPATCH_RECV;
 }
 
+/* Bytes of a row in the window, up to the end of what is used. */
+static size_t wire_bytes_of(const struct ferry_shape *shape,
+                            const struct cpu_op *op)
+{
+	return op->scale_bytes ? shape->scale_offset + op->scale_bytes
+	                       : op->row_bytes;
+}
+
 static void set_sizes(struct cpu_flow *flow)
 {
 	const struct ferry_shape *shape = &flow->moe->shape;
@@ -23,7 +31,7 @@ static void set_sizes(struct cpu_flow *flow)
 
 	flow->payload_bytes = rows ? op->row_bytes : op->back_bytes;
 	flow->scale_bytes = rows ? op->scale_bytes : 0;
-	flow->wire_bytes = rows ? cpu_wire_bytes(shape, op) : op->back_bytes;
+	flow->wire_bytes = rows ? wire_bytes_of(shape, op) : op->back_bytes;
 	flow->rows_per_signal = stride < CPU_CHUNK_BYTES
 	                                ? (int64_t)(CPU_CHUNK_BYTES / stride)
 	                                : 1;

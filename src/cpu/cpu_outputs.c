@@ -74,15 +74,14 @@ static void fill_row(const struct entry *e, const struct ferry_copy *copy,
                      const struct ferry_dispatch_out *out)
 {
 	const struct ferry_shape *shape = e->shape;
-	const int32_t g = shape->group_size;
 	const int64_t row =
 		ferry_route_row(&e->op->route, shape, shape->layout, copy);
 
 	if (out->row_expert_slot)
 		out->row_expert_slot[row] = copy->slot;
 	if (out->row_source)
-		out->row_source[row] =
-			e->arrival->group * g + e->arrival->token % g;
+		out->row_source[row] = ferry_shape_carrier(
+			shape, e->arrival->group, e->arrival->token);
 	if (out->row_token)
 		out->row_token[row] = e->arrival->token;
 	if (out->row_weight)
@@ -105,15 +104,6 @@ static void fill_token(const struct entry *e, const struct ferry_copy *copy,
 			e->weights ? e->weights[copy->choice] : 1;
 }
 
-static const float *weights_of(const struct ferry_table *table, int32_t token)
-{
-	const float *weights = ferry_table_weights(table);
-
-	if (!weights)
-		return NULL;
-	return weights + (size_t)token * (size_t)table->topk;
-}
-
 static void fill_entries(const struct ferry_shape *shape,
                          const struct cpu_op *op,
                          const struct ferry_dispatch_out *out)
@@ -126,7 +116,8 @@ static void fill_entries(const struct ferry_shape *shape,
 			.shape = shape,
 			.op = op,
 			.arrival = a,
-			.weights = weights_of(op->tables[a->group], a->token),
+			.weights = ferry_table_token_weights(
+				op->tables[a->group], a->token),
 			.view_row = ferry_view_row(shape, op->half, a->group,
 		                                   a->token),
 		};

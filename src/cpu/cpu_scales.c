@@ -7,16 +7,6 @@
 
 #include "cpu_engine.h"
 
-/* Bytes of one entry of a column. */
-static size_t column_element(const struct ferry_shape *shape,
-                             enum ferry_scale_form form)
-{
-	if (form == FERRY_SCALES_PACKED_UE8M0 ||
-	    shape->scale_type == FERRY_SCALE_FP32)
-		return 4;
-	return 1;
-}
-
 /* Where a row's entry of column 0 lies: PADDED has a matrix for each slot. */
 static char *column_start(const struct ferry_shape *shape,
                           const struct ferry_dispatch_out *out, int64_t row,
@@ -37,7 +27,7 @@ static void spread_columns(const struct ferry_shape *shape,
                            const struct ferry_dispatch_out *out, int64_t row,
                            const char *scales)
 {
-	const size_t element = column_element(shape, out->scale_form);
+	const size_t element = ferry_scale_entry_bytes(shape, out->scale_form);
 	const size_t n_columns = (op->scale_bytes + element - 1) / element;
 	char *to = column_start(shape, out, row, element, n_columns);
 

@@ -41,11 +41,10 @@ static int32_t resolve(const struct ferry_shape *shape,
 {
 	if (in->id_kind == FERRY_ID_SLOT || !in->placement)
 		return id;
-	const int32_t first =
-		shape->rank / shape->group_size * shape->group_size;
+	const int32_t carrier = ferry_shape_carrier(
+		shape, ferry_shape_group(shape, shape->rank), token);
 
-	return ferry_placement_resolve(in->placement, id,
-	                               first + token % shape->group_size, token,
+	return ferry_placement_resolve(in->placement, id, carrier, token,
 	                               choice);
 }
 

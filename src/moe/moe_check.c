@@ -77,18 +77,6 @@ enum ferry_status ferry_check_slot(const struct ferry_moe *moe,
 	return in_range(&at, "slot", slot, 0, moe->shape.n_slots - 1);
 }
 
-/* Scales of a row of this hidden size. */
-static size_t scale_bytes_of(const struct ferry_shape *shape, int32_t hidden)
-{
-	if (shape->scale_type == FERRY_SCALE_NONE ||
-	    shape->scale_type == FERRY_SCALE_BYTES)
-		return shape->scale_row_bytes;
-	const size_t element =
-		shape->scale_type == FERRY_SCALE_FP32 ? sizeof(float) : 1;
-
-	return (size_t)div_up(hidden, shape->scale_block) * element;
-}
-
 static enum ferry_status take_sizes(const struct place *at,
                                     struct ferry_dispatch_in *in)
 {
@@ -130,7 +118,7 @@ static enum ferry_status check_rows_in(const struct place *at,
 	if (!in->scales && in->n_tokens > 0)
 		return refuse(at, "scales", "is NULL: the channel has scales");
 	return take_stride(at, "scales_stride", &in->scales_stride,
-	                   scale_bytes_of(shape, in->hidden));
+	                   ferry_shape_scale_bytes(shape, in->hidden));
 }
 
 static enum ferry_status check_routing(const struct place *at,
@@ -241,12 +229,11 @@ static enum ferry_status check_columns(const struct place *at,
                                        struct ferry_dispatch_out *out)
 {
 	const struct ferry_shape *shape = &at->moe->shape;
-	const bool words = out->scale_form == FERRY_SCALES_PACKED_UE8M0 ||
-	                   shape->scale_type == FERRY_SCALE_FP32;
 	const int64_t rows = shape->layout == FERRY_EXPERT_PADDED
 	                             ? shape->padded_rows
 	                             : shape->recv_rows;
-	const size_t bytes = (size_t)rows * (words ? 4 : 1);
+	const size_t bytes =
+		(size_t)rows * ferry_scale_entry_bytes(shape, out->scale_form);
 
 	if (out->scale_form == FERRY_SCALES_PACKED_UE8M0 &&
 	    shape->scale_type != FERRY_SCALE_UE8M0)
@@ -279,7 +266,7 @@ static enum ferry_status check_scales_out(const struct place *at,
 	if (out->scale_form != FERRY_SCALES_ROW_MAJOR)
 		return check_columns(at, out);
 	return take_stride(at, "scales_stride", &out->scales_stride,
-	                   scale_bytes_of(shape, hidden));
+	                   ferry_shape_scale_bytes(shape, hidden));
 }
 
 /* What only a TOKEN channel has, and what it has not. */

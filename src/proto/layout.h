@@ -12,8 +12,7 @@
 
 /* A token that has at least one expert here. */
 struct ferry_arrival {
-	int32_t group; /* source group; the carrier is
-	                * group * group_size + token % group_size */
+	int32_t group; /* source group; its ferry_shape_carrier sends it */
 	int32_t token; /* in the group's batch */
 	int64_t first_copy;
 	int32_t n_copies; /* at least 1: dropped ones are not counted */
@@ -76,13 +75,22 @@ static inline int64_t ferry_route_row(const struct ferry_route *route,
 	return route->offsets[copy->slot] + copy->index;
 }
 
+/* Bytes of an entry where scales come in columns. */
+static inline size_t ferry_scale_entry_bytes(const struct ferry_shape *shape,
+                                             enum ferry_scale_form form)
+{
+	if (form == FERRY_SCALES_PACKED_UE8M0 ||
+	    shape->scale_type == FERRY_SCALE_FP32)
+		return 4;
+	return 1;
+}
+
 /* Row of the TOKEN view: token of a group in a half. */
 static inline int64_t ferry_view_row(const struct ferry_shape *shape,
                                      uint32_t half, int32_t group,
                                      int32_t token)
 {
-	const int64_t carrier =
-		(int64_t)group * shape->group_size + token % shape->group_size;
+	const int64_t carrier = ferry_shape_carrier(shape, group, token);
 
 	return ((int64_t)half * shape->n_ranks + carrier) * shape->cap +
 	       token / shape->group_size;

@@ -12,12 +12,14 @@
 
 #include "../core/bits.h"
 #include "../core/ctx.h"
+#include "../core/dtype.h"
+#include "../core/number.h"
 #include "../core/sized.h"
 #include "../core/slot_map.h"
 #include "sizes.h"
 #include "table.h"
 
-enum { MAX_TOPK = 64, MAX_SLOTS = 256, QUANTIZE_BLOCK = 128 };
+enum { MAX_SLOTS = 256 };
 
 /* All counters of a channel and the verdicts have numbers of 32 bits. */
 _Static_assert(
@@ -27,13 +29,10 @@ _Static_assert(
 	"counter numbers fit 32 bits");
 _Static_assert(sizeof(size_t) == 8, "sizes are 64 bits wide");
 
-static const struct {
-	const char *name;
-	size_t bytes;
-} dtypes[] = {
-	[FERRY_BF16] = {"BF16", 2},         [FERRY_FP16] = {"FP16", 2},
-	[FERRY_FP32] = {"FP32", 4},         [FERRY_FP8_E4M3] = {"FP8_E4M3", 1},
-	[FERRY_FP8_E5M2] = {"FP8_E5M2", 1}, [FERRY_BYTES] = {"BYTES", 1},
+static const char *const dtype_names[] = {
+	[FERRY_BF16] = "BF16",         [FERRY_FP16] = "FP16",
+	[FERRY_FP32] = "FP32",         [FERRY_FP8_E4M3] = "FP8_E4M3",
+	[FERRY_FP8_E5M2] = "FP8_E5M2", [FERRY_BYTES] = "BYTES",
 };
 
 static enum ferry_status in_range(const char *field, int64_t value, int64_t low,
@@ -78,7 +77,7 @@ static enum ferry_status take_counts(struct ferry_shape *s,
 	FERRY_TRY(in_range("rank", s->rank, 0, s->n_ranks - 1));
 	FERRY_TRY(in_range("max_tokens", c->max_tokens, 1, INT32_MAX));
 	FERRY_TRY(in_range("hidden", c->hidden, 1, INT32_MAX));
-	FERRY_TRY(in_range("topk", c->topk, 1, MAX_TOPK));
+	FERRY_TRY(in_range("topk", c->topk, 1, FERRY_MAX_TOPK));
 	FERRY_TRY(in_range("n_slots", c->n_slots, 0, MAX_SLOTS));
 	FERRY_TRY(in_range("group_size", c->group_size, 0, s->n_ranks));
 	s->max_tokens = c->max_tokens;
@@ -152,8 +151,8 @@ static enum ferry_status take_dtypes(struct ferry_shape *s,
 		                  "moe_config: in_dtype is %s with dtype %s, "
 		                  "allowed are the same type, or BF16 with "
 		                  "FP8_E4M3",
-		                  dtypes[s->in_dtype].name,
-		                  dtypes[s->dtype].name);
+		                  dtype_names[s->in_dtype],
+		                  dtype_names[s->dtype]);
 	return FERRY_OK;
 }
 
@@ -171,11 +170,12 @@ static enum ferry_status check_scales(const struct ferry_shape *s,
 		                  "moe_config: scale_type is %d, quantising "
 		                  "allows 1 (FP32), 2 (UE8M0)",
 		                  (int)c->scale_type);
-	if (s->quantize && c->scale_block && c->scale_block != QUANTIZE_BLOCK)
+	if (s->quantize && c->scale_block &&
+	    c->scale_block != FERRY_QUANT_BLOCK)
 		return ferry_fail(NULL, FERRY_INVAL,
 		                  "moe_config: scale_block is %d, quantising "
 		                  "allows %d",
-		                  c->scale_block, QUANTIZE_BLOCK);
+		                  c->scale_block, FERRY_QUANT_BLOCK);
 	FERRY_TRY(in_range("scale_block without scales per block",
 	                   blocks ? 0 : c->scale_block, 0, 0));
 	FERRY_TRY(in_range("scale_block", c->scale_block, 0, INT32_MAX));
@@ -201,11 +201,9 @@ static enum ferry_status take_scales(struct ferry_shape *s,
 	case FERRY_SCALE_UE8M0:
 		break;
 	}
-	s->scale_block = c->scale_block ? c->scale_block : QUANTIZE_BLOCK;
+	s->scale_block = c->scale_block ? c->scale_block : FERRY_QUANT_BLOCK;
 	s->n_scales = (int32_t)div_up(s->hidden, s->scale_block);
-	s->scale_row_bytes =
-		(size_t)s->n_scales *
-		(s->scale_type == FERRY_SCALE_FP32 ? sizeof(float) : 1);
+	s->scale_row_bytes = ferry_shape_scale_bytes(s, s->hidden);
 	return FERRY_OK;
 }
 
@@ -290,7 +288,7 @@ static enum ferry_status check_weight_input(const struct ferry_shape *s)
 		return ferry_fail(NULL, FERRY_INVAL,
 		                  "moe_config: weight_use is 1 (INPUT) with "
 		                  "dtype %s, allowed are BF16, FP16, FP32",
-		                  dtypes[s->dtype].name);
+		                  dtype_names[s->dtype]);
 	if (s->layout == FERRY_TOKEN)
 		return ferry_fail(NULL, FERRY_INVAL,
 		                  "moe_config: weight_use is 1 (INPUT) with "
@@ -322,10 +320,10 @@ static enum ferry_status take_combine(struct ferry_shape *s,
 static void size_rows(struct ferry_shape *s)
 {
 	const size_t back_bytes =
-		(size_t)s->hidden * dtypes[s->combine_dtype].bytes;
+		(size_t)s->hidden * ferry_dtype_bytes(s->combine_dtype);
 	const int32_t ranks = s->n_ranks > 1 ? s->n_ranks - 1 : 1;
 
-	s->row_bytes = (size_t)s->hidden * dtypes[s->dtype].bytes;
+	s->row_bytes = (size_t)s->hidden * ferry_dtype_bytes(s->dtype);
 	s->scale_offset = round_up(s->row_bytes, FERRY_SCALE_ALIGN);
 	s->row_stride =
 		round_up(s->scale_offset + s->scale_row_bytes, FERRY_ROW_ALIGN);

@@ -52,6 +52,24 @@ static inline const float *ferry_table_weights(const struct ferry_table *table)
 	                       (size_t)table->n_tokens * (size_t)table->topk);
 }
 
+/* The same of one token, [topk]. */
+static inline const int32_t *
+ferry_table_token_slots(const struct ferry_table *table, int32_t token)
+{
+	return ferry_table_slots_const(table) +
+	       (size_t)token * (size_t)table->topk;
+}
+
+static inline const float *
+ferry_table_token_weights(const struct ferry_table *table, int32_t token)
+{
+	const float *weights = ferry_table_weights(table);
+
+	if (!weights)
+		return NULL;
+	return weights + (size_t)token * (size_t)table->topk;
+}
+
 /* Bytes of a table with these contents. */
 static inline size_t ferry_table_bytes(int64_t n_tokens, int64_t topk,
                                        int has_weights)

@@ -115,7 +115,8 @@ size_t ferry_window_table(const struct ferry_window *window,
 static int32_t source_place(const struct ferry_shape *shape, int32_t owner,
                             int32_t source)
 {
-	const int32_t first = owner / shape->group_size * shape->group_size;
+	const int32_t first =
+		ferry_shape_group(shape, owner) * shape->group_size;
 
 	if (shape->layout == FERRY_TOKEN || source < first)
 		return source;

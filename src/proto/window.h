@@ -12,6 +12,8 @@
 
 #include <ferry/moe.h>
 
+#include "../core/bits.h"
+
 /* A configuration with defaults filled in and derived numbers. */
 struct ferry_shape {
 	int32_t n_ranks, rank;
@@ -55,6 +57,7 @@ struct ferry_shape {
 };
 
 enum {
+	FERRY_MAX_TOPK = 64,
 	FERRY_ROW_ALIGN = 64,   /* of rows, tables and regions */
 	FERRY_SCALE_ALIGN = 16, /* of the scales behind a payload */
 	FERRY_EPOCH_KEYS = 4,   /* counters are kept by epoch mod this */
@@ -86,6 +89,37 @@ enum ferry_status ferry_shape_init(struct ferry_shape *shape,
                                    const struct ferry_moe_config *config,
                                    int32_t n_ranks, int32_t rank);
 void ferry_shape_destroy(struct ferry_shape *shape);
+
+static inline int32_t ferry_shape_group(const struct ferry_shape *shape,
+                                        int32_t rank)
+{
+	return rank / shape->group_size;
+}
+
+/* The rank of a group that sends a token, where the group has several. */
+static inline int32_t ferry_shape_carrier(const struct ferry_shape *shape,
+                                          int32_t group, int32_t token)
+{
+	return group * shape->group_size + token % shape->group_size;
+}
+
+/* Bytes of the scales of a row of this hidden size. */
+static inline size_t ferry_shape_scale_bytes(const struct ferry_shape *shape,
+                                             int32_t hidden)
+{
+	switch (shape->scale_type) {
+	case FERRY_SCALE_FP32:
+		return (size_t)div_up(hidden, shape->scale_block) *
+		       sizeof(float);
+	case FERRY_SCALE_UE8M0:
+		return (size_t)div_up(hidden, shape->scale_block);
+	case FERRY_SCALE_BYTES:
+		return shape->scale_row_bytes;
+	case FERRY_SCALE_NONE:
+		break;
+	}
+	return 0;
+}
 
 /* staged: some peer is reached by put only. Errors: RANGE past size_t. */
 enum ferry_status ferry_window_init(struct ferry_window *window,
