@@ -172,7 +172,7 @@ struct ferry_world_config {
 	int32_t n_ranks;         /* with callbacks; 0 otherwise */
 	struct ferry_team *team; /* ranks are threads */
 	const struct ferry_boot_callbacks *callbacks; /* copied at open */
-	const char *fabric;      /* "local", "shm", "wire"; NULL: best fit */
+	const char *fabric;      /* as FERRY_FABRIC, which it overrides */
 	int32_t timeout_ms;      /* per wait; 0: FERRY_TIMEOUT_MS (100 s) */
 	int32_t open_timeout_ms; /* 0: FERRY_OPEN_TIMEOUT_MS (60 s) */
 	/*
@@ -218,35 +218,42 @@ FERRY_API void ferry_world_abort(struct ferry_world *world);
 /**
  * First failure of the world and of its channels, without waiting for
  * anything: FERRY_OK and an untouched record, or the failure's status with
- * *error filled in. error may be NULL. Any thread.
+ * *error filled in. error may be NULL. Any thread. INVAL where world is NULL,
+ * or error->size is not set.
  */
 FERRY_API enum ferry_status ferry_world_poll(struct ferry_world *world,
                                              struct ferry_error *error);
 
-/** This rank, 0..n_ranks-1. */
+/** This rank, 0..n_ranks-1; -1 for NULL. */
 FERRY_API int32_t ferry_world_rank(const struct ferry_world *world);
 
-/** Number of ranks. */
+/** Number of ranks; 0 for NULL. */
 FERRY_API int32_t ferry_world_size(const struct ferry_world *world);
 
-/** Number of hosts that the ranks run on. */
+/** Number of hosts that the ranks run on; 0 for NULL. */
 FERRY_API int32_t ferry_world_nodes(const struct ferry_world *world);
 
-/** Name of the fabric in use; lives as long as the world. */
+/**
+ * Name of the fabric in use, with wrappers: "trace:shm". Lives as long as the
+ * world; "" for NULL.
+ */
 FERRY_API const char *ferry_world_fabric(const struct ferry_world *world);
 
 /**
- * Blocks until every rank has entered; at most open_timeout_ms. For set-up
- * and tests: it goes through the boot connection and is slow (tens of us).
- * Errors: TIMEOUT, PEER, ABORTED.
+ * Blocks until every rank has entered; at most open_timeout_ms. Collective,
+ * for set-up and tests: it goes through the boot connection and is slow (tens
+ * of us).
+ * Errors: INVAL, TIMEOUT, PEER, ABORTED; FABRIC from the caller's callbacks.
  */
 FERRY_API enum ferry_status
 ferry_world_barrier(struct ferry_world *world) FERRY_MUST_CHECK;
 
 /**
  * Gathers `bytes` bytes of every rank into out[n_ranks * bytes], in rank
- * order. Collective, for set-up; bytes at most 1 MiB and equal on all ranks.
- * Errors: INVAL, TIMEOUT, PEER, MISMATCH, ABORTED.
+ * order. Collective, for set-up; bytes 1..1 MiB and equal on all ranks. Blocks
+ * at most open_timeout_ms.
+ * Errors: INVAL, TIMEOUT, PEER, MISMATCH, ABORTED; FABRIC from the caller's
+ * callbacks.
  */
 FERRY_API enum ferry_status
 ferry_world_allgather(struct ferry_world *world, const void *in, void *out,

@@ -10,6 +10,12 @@
  * wait for a peer. Every dispatch needs all ranks: an idle rank calls with 0
  * tokens.
  *
+ * What the calls of an operation have in common: `slot` is 0..n_slots-1 (RANGE
+ * otherwise), `stream` is NULL in a CPU world (INVAL). A call that is refused
+ * with INVAL, RANGE or STATE because of its own arguments has done nothing. Any
+ * other failure ends the channel on all ranks, which agree on its status and
+ * root rank; every later call answers BROKEN, and only close is legal.
+ *
  * One thread at a time may use a channel. Arithmetic: docs/arithmetic.md.
  */
 #ifndef FERRY_MOE_H
@@ -28,9 +34,11 @@ struct CUstream_st; /* a CUDA stream: cudaStream_t is a pointer to it */
 struct ferry_moe;
 
 /**
- * Opens a channel. Collective; returns when all ranks have opened. The
- * configurations are compared, and a difference names field, ranks and values.
- * Errors: as ferry_moe_query; NOMEM, SYS, TIMEOUT, PEER, MISMATCH.
+ * Opens a channel. Collective; returns when all ranks have opened, at most
+ * after open_timeout_ms. The configurations are compared, and a difference
+ * names field, ranks and values. config is copied; *moe is written on success.
+ * The world stays open until the channel is closed.
+ * Errors: as ferry_moe_query; NOMEM, SYS, TIMEOUT, PEER, MISMATCH, ABORTED.
  */
 FERRY_API enum ferry_status
 ferry_moe_open(struct ferry_world *world, const struct ferry_moe_config *config,
@@ -110,11 +118,11 @@ struct ferry_dispatch_out {
  * scales must stay until the matching dispatch_recv has returned. Never waits
  * for a peer. Collective in the sense that every rank must come for each
  * dispatch of a slot, in any order between slots.
- * Errors: INVAL, RANGE (nothing was sent), STATE, BROKEN, PEER, ABORTED, or
- * what a faster rank has found in the tables while this one still sent. A
- * bad id under BAD_ID_ERROR is sent as a mark, and all ranks get RANGE from
- * dispatch_recv, which breaks the channel. Ranks that resolve ids with other
- * placements get MISMATCH there.
+ * Errors: INVAL, RANGE (nothing was sent), STATE, BROKEN, TIMEOUT, PEER,
+ * ABORTED, FABRIC, or what a faster rank has found in the tables while this
+ * one still sent. A bad id under BAD_ID_ERROR, and a bad n_tokens_ptr, is sent
+ * as a mark, and all ranks get RANGE from dispatch_recv, which breaks the
+ * channel. Ranks that resolve ids with other placements get MISMATCH there.
  */
 FERRY_API enum ferry_status
 ferry_dispatch_send(struct ferry_moe *moe, int32_t slot,
@@ -125,15 +133,18 @@ ferry_dispatch_send(struct ferry_moe *moe, int32_t slot,
  * Receives a batch: waits for the tables and rows of all ranks and fills out.
  * Waits at most timeout_ms; a failure breaks the channel, and counts, offsets,
  * n_rows and n_dropped are then 0. After INVAL the slot is as it was before.
- * Errors: INVAL, STATE, RANGE, OVERFLOW, TIMEOUT, PEER, MISMATCH, ABORTED,
- * BROKEN.
+ * Errors: INVAL, STATE, RANGE, OVERFLOW, TIMEOUT, PEER, MISMATCH, PROTO,
+ * ABORTED, FABRIC, BROKEN.
  */
 FERRY_API enum ferry_status
 ferry_dispatch_recv(struct ferry_moe *moe, int32_t slot,
                     const struct ferry_dispatch_out *out,
                     struct CUstream_st *stream) FERRY_MUST_CHECK;
 
-/** ferry_dispatch_send and ferry_dispatch_recv in one call. */
+/**
+ * ferry_dispatch_send and ferry_dispatch_recv in one call, with the errors of
+ * both; arguments of both are checked first.
+ */
 FERRY_API enum ferry_status
 ferry_dispatch(struct ferry_moe *moe, int32_t slot,
                const struct ferry_dispatch_in *in,
@@ -183,7 +194,7 @@ struct ferry_combine_out {
 /**
  * Sends the expert outputs back. Ids and weights come from the slot. y must
  * stay until the matching combine_recv has returned. Never waits for a peer.
- * Errors: INVAL, STATE, BROKEN, PEER, ABORTED.
+ * Errors: INVAL, RANGE, STATE, BROKEN, TIMEOUT, PEER, ABORTED, FABRIC.
  */
 FERRY_API enum ferry_status
 ferry_combine_send(struct ferry_moe *moe, int32_t slot,
@@ -192,15 +203,19 @@ ferry_combine_send(struct ferry_moe *moe, int32_t slot,
 
 /**
  * Receives the sums of the tokens that this rank dispatched (of its group's
- * tokens, all of them). A token without experts gets 0, or the residual.
- * Errors: INVAL, STATE, TIMEOUT, PEER, ABORTED, BROKEN.
+ * tokens, all of them). A token without experts gets 0, or the residual. Waits
+ * at most timeout_ms.
+ * Errors: INVAL, RANGE, STATE, TIMEOUT, PEER, ABORTED, FABRIC, BROKEN.
  */
 FERRY_API enum ferry_status
 ferry_combine_recv(struct ferry_moe *moe, int32_t slot,
                    const struct ferry_combine_out *out,
                    struct CUstream_st *stream) FERRY_MUST_CHECK;
 
-/** ferry_combine_send and ferry_combine_recv in one call. */
+/**
+ * ferry_combine_send and ferry_combine_recv in one call, with the errors of
+ * both; arguments of both are checked first.
+ */
 FERRY_API enum ferry_status
 ferry_combine(struct ferry_moe *moe, int32_t slot,
               const struct ferry_combine_in *in,
@@ -226,13 +241,13 @@ struct ferry_moe_view {
  * the channel; a row is valid from dispatch_recv to the next dispatch_send of
  * the slot. Row of token t of source group s in half h:
  * (h * n_ranks + s * group_size + t mod group_size) * cap + t / group_size.
- * Errors: INVAL, UNSUPPORTED (another layout).
+ * Errors: INVAL, RANGE (slot), UNSUPPORTED (another layout).
  */
 FERRY_API enum ferry_status
 ferry_moe_get_view(const struct ferry_moe *moe, int32_t slot,
                    struct ferry_moe_view *view) FERRY_MUST_CHECK;
 
-/** First failure of the channel, as ferry_world_poll. Any thread. */
+/** First failure of the channel, otherwise as ferry_world_poll. */
 FERRY_API enum ferry_status ferry_moe_poll(const struct ferry_moe *moe,
                                            struct ferry_error *error);
 

@@ -56,7 +56,8 @@ struct ferry_placement_config {
 	}
 
 /**
- * Builds a placement; the arrays of config are copied. Local.
+ * Builds a placement; the arrays of config are copied. Local. Afterwards it is
+ * only read, by any number of threads; *placement is written on success.
  * Where expert_slots is NULL, rank r gets n_experts / n_ranks slots and the
  * first n_experts mod n_ranks ranks one more.
  * Errors: INVAL or RANGE, naming the slot, the expert and the rank; NOMEM.
@@ -70,44 +71,45 @@ FERRY_API void ferry_placement_destroy(struct ferry_placement *placement);
 
 /**
  * 64-bit hash of the content: experts, ranks, slots, map and split. Equal
- * content gives equal hashes on every machine. Ranks compare it.
+ * content gives equal hashes on every machine. Ranks compare it. 0 for NULL.
  */
 FERRY_API uint64_t
 ferry_placement_hash(const struct ferry_placement *placement);
 
-/** The version given at build. */
+/** The version given at build; 0 for NULL. */
 FERRY_API uint64_t
 ferry_placement_version(const struct ferry_placement *placement);
 
-/** Number of logical experts. */
+/** Number of logical experts; 0 for NULL. */
 FERRY_API int32_t
 ferry_placement_n_experts(const struct ferry_placement *placement);
 
-/** Number of expert slots of all ranks. */
+/** Number of expert slots of all ranks; 0 for NULL. */
 FERRY_API int32_t
 ferry_placement_n_slots(const struct ferry_placement *placement);
 
 /**
  * Slots that hold an expert, ascending: *slots points to *n of them, and
- * belongs to the placement. RANGE for an unknown expert.
+ * belongs to the placement.
+ * Errors: INVAL, RANGE (expert).
  */
 FERRY_API enum ferry_status
 ferry_placement_replicas(const struct ferry_placement *placement,
                          int32_t expert, const int32_t **slots,
                          int32_t *n) FERRY_MUST_CHECK;
 
-/** Expert in a slot, -1 for an empty slot or one out of range. */
+/** Expert in a slot; -1 for an empty slot, one out of range, and NULL. */
 FERRY_API int32_t
 ferry_placement_expert(const struct ferry_placement *placement, int32_t slot);
 
-/** Rank that owns a slot, -1 out of range. */
+/** Rank that owns a slot; -1 out of range, and for NULL. */
 FERRY_API int32_t ferry_placement_rank(const struct ferry_placement *placement,
                                        int32_t slot);
 
 /**
  * The slot that serves a choice: expert `expert`, chosen as number `choice`
  * by token `token` of rank `rank`, under the placement's split. -1 for an
- * unknown expert. Pure.
+ * unknown expert, and for NULL. Pure.
  */
 FERRY_API int32_t
 ferry_placement_resolve(const struct ferry_placement *placement, int32_t expert,

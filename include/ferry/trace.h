@@ -42,7 +42,10 @@ struct ferry_moe_stats {
 			0, -1, 0, -1, 0                                        \
 	}
 
-/** Reads the counters of a channel. Same thread as its operations. */
+/**
+ * Reads the counters of a channel. Same thread as its operations.
+ * Errors: INVAL.
+ */
 FERRY_API enum ferry_status
 ferry_moe_get_stats(const struct ferry_moe *moe,
                     struct ferry_moe_stats *stats) FERRY_MUST_CHECK;
@@ -50,7 +53,9 @@ ferry_moe_get_stats(const struct ferry_moe *moe,
 /**
  * Renders the counters of a channel as Prometheus text into buffer[bytes],
  * always terminated. Returns the length that the whole text needs, without
- * the 0, as snprintf does. `name` becomes the label channel.
+ * the 0, as snprintf does: buffer may be NULL where bytes is 0. `name` becomes
+ * the label channel; NULL: "". Same thread as the channel's operations. No text
+ * for a channel that is NULL.
  */
 FERRY_API size_t ferry_moe_metrics(const struct ferry_moe *moe,
                                    const char *name, char *buffer,
@@ -59,7 +64,9 @@ FERRY_API size_t ferry_moe_metrics(const struct ferry_moe *moe,
 /**
  * Writes the events of this world so far as Chrome/Perfetto JSON: complete
  * events, pid = rank, tid = slot, microseconds. The newest 65536 are kept.
- * Errors: UNSUPPORTED when the world was opened without FERRY_TRACE; SYS.
+ * %h, %p and %r in path as above. Any thread; local.
+ * Errors: INVAL; UNSUPPORTED when the world was opened without FERRY_TRACE;
+ * SYS.
  */
 FERRY_API enum ferry_status
 ferry_trace_write(struct ferry_world *world, const char *path) FERRY_MUST_CHECK;

@@ -180,28 +180,34 @@ void ferry_placement_destroy(struct ferry_placement *placement)
 
 uint64_t ferry_placement_hash(const struct ferry_placement *placement)
 {
-	return placement->hash;
+	return placement ? placement->hash : 0;
 }
 
 uint64_t ferry_placement_version(const struct ferry_placement *placement)
 {
-	return placement->version;
+	return placement ? placement->version : 0;
 }
 
 int32_t ferry_placement_n_experts(const struct ferry_placement *placement)
 {
-	return placement->n_experts;
+	return placement ? placement->n_experts : 0;
 }
 
 int32_t ferry_placement_n_slots(const struct ferry_placement *placement)
 {
-	return placement->map.n_slots;
+	return placement ? placement->map.n_slots : 0;
 }
 
 enum ferry_status
 ferry_placement_replicas(const struct ferry_placement *placement,
                          int32_t expert, const int32_t **slots, int32_t *n)
 {
+	if (!placement || !slots || !n)
+		return ferry_fail(NULL, FERRY_INVAL,
+		                  "placement_replicas: %s is NULL",
+		                  !placement ? "placement"
+		                  : !slots   ? "slots"
+		                             : "n");
 	if (expert < 0 || expert >= placement->n_experts)
 		return ferry_fail(NULL, FERRY_RANGE,
 		                  "placement_replicas: expert is %d, experts "
@@ -217,7 +223,7 @@ ferry_placement_replicas(const struct ferry_placement *placement,
 int32_t ferry_placement_expert(const struct ferry_placement *placement,
                                int32_t slot)
 {
-	if (slot < 0 || slot >= placement->map.n_slots)
+	if (!placement || slot < 0 || slot >= placement->map.n_slots)
 		return -1;
 	return placement->slot_expert[slot];
 }
@@ -225,7 +231,7 @@ int32_t ferry_placement_expert(const struct ferry_placement *placement,
 int32_t ferry_placement_rank(const struct ferry_placement *placement,
                              int32_t slot)
 {
-	if (slot < 0 || slot >= placement->map.n_slots)
+	if (!placement || slot < 0 || slot >= placement->map.n_slots)
 		return -1;
 	return placement->map.slot_rank[slot];
 }
@@ -234,7 +240,7 @@ int32_t ferry_placement_resolve(const struct ferry_placement *placement,
                                 int32_t expert, int32_t rank, int32_t token,
                                 int32_t choice)
 {
-	if (expert < 0 || expert >= placement->n_experts)
+	if (!placement || expert < 0 || expert >= placement->n_experts)
 		return -1;
 	const int32_t first = placement->first_replica[expert];
 	const uint32_t n =

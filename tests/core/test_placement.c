@@ -117,6 +117,35 @@ static void replicas_share_by_turn(void **state)
 	ferry_placement_destroy(p);
 }
 
+static void no_placement(void **state)
+{
+	struct ferry_placement_config c = FERRY_PLACEMENT_CONFIG_INIT;
+	const int32_t *replicas;
+	int32_t n;
+
+	(void)state;
+	assert_int_equal(ferry_placement_hash(NULL), 0);
+	assert_int_equal(ferry_placement_version(NULL), 0);
+	assert_int_equal(ferry_placement_n_experts(NULL), 0);
+	assert_int_equal(ferry_placement_n_slots(NULL), 0);
+	assert_int_equal(ferry_placement_expert(NULL, 0), -1);
+	assert_int_equal(ferry_placement_rank(NULL, 0), -1);
+	assert_int_equal(ferry_placement_resolve(NULL, 0, 0, 0, 0), -1);
+	assert_int_equal(ferry_placement_replicas(NULL, 0, &replicas, &n),
+	                 FERRY_INVAL);
+	assert_non_null(strstr(ferry_last_error(), "placement is NULL"));
+	c.n_experts = 1;
+	c.n_ranks = 1;
+	struct ferry_placement *const p = create(&c);
+
+	assert_int_equal(ferry_placement_replicas(p, 0, NULL, &n), FERRY_INVAL);
+	assert_non_null(strstr(ferry_last_error(), "slots is NULL"));
+	assert_int_equal(ferry_placement_replicas(p, 0, &replicas, NULL),
+	                 FERRY_INVAL);
+	assert_non_null(strstr(ferry_last_error(), "n is NULL"));
+	ferry_placement_destroy(p);
+}
+
 static void bad_maps(void **state)
 {
 	static const int32_t slots[] = {2, 1}, negative[] = {4, -1};
@@ -351,6 +380,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(identity),
 		cmocka_unit_test(more_experts_than_16_bits_number),
 		cmocka_unit_test(replicas_share_by_turn),
+		cmocka_unit_test(no_placement),
 		cmocka_unit_test(bad_maps),
 		cmocka_unit_test(bad_numbers),
 		cmocka_unit_test(other_sizes),
