@@ -193,22 +193,9 @@ void ferry_world_abort(struct ferry_world *world)
 	world->boot->ops->abort(world->boot);
 }
 
-/* Copies as much of the record as the caller's struct holds. */
-static void error_copy(struct ferry_error *to, const struct ferry_error *from)
-{
-	const size_t size = to->size < sizeof(*from) ? to->size : sizeof(*from);
-	const size_t skip = sizeof(to->size);
-
-	if (size > skip)
-		memcpy((char *)to + skip, (const char *)from + skip,
-		       size - skip);
-}
-
 enum ferry_status ferry_world_poll(struct ferry_world *world,
                                    struct ferry_error *error)
 {
-	enum ferry_status status;
-
 	if (!world)
 		return ferry_fail(NULL, FERRY_INVAL,
 		                  "world_poll: world is NULL");
@@ -216,11 +203,13 @@ enum ferry_status ferry_world_poll(struct ferry_world *world,
 	for (struct ferry_segment *s = world->segments; s; s = s->next)
 		if (ferry_segment_decide(s))
 			ferry_segment_blame_world(s);
-	status = world->error.status;
-	if (status != FERRY_OK && error)
-		error_copy(error, &world->error);
+	const struct ferry_error found = world->error;
+
 	pthread_mutex_unlock(&world->lock);
-	return status;
+	if (found.status != FERRY_OK && error)
+		FERRY_TRY(ferry_sized_give(error, &found, sizeof(found),
+		                           "world_poll: error"));
+	return found.status;
 }
 
 int32_t ferry_world_rank(const struct ferry_world *world)
