@@ -156,6 +156,8 @@ enum ferry_status ferry_cpu_dispatch_send(struct ferry_moe *moe, int32_t slot,
 	const int32_t *slots = ferry_table_slots_const(table);
 
 	op->n_tokens = table->n_tokens; /* none when it is marked */
+	if (op->quantized)
+		memset(op->is_quantized, 0, (size_t)op->n_tokens);
 	FERRY_TRY(ferry_cpu_table_push(moe, op, table));
 	FERRY_TRY(send_rows(moe, op, slots));
 	if (moe->shape.layout == FERRY_TOKEN)

@@ -30,10 +30,21 @@ static size_t dropped_bytes(const struct ferry_shape *shape)
 	                    : 0;
 }
 
+/* Quantised rows are kept: they are wanted for others and for oneself. */
+static size_t quantized_bytes(const struct ferry_shape *shape)
+{
+	return shape->quantize ? (size_t)shape->max_tokens * shape->row_stride
+	                       : 0;
+}
+
 static size_t op_bytes(const struct ferry_shape *shape)
 {
+	const size_t flags =
+		shape->quantize ? (size_t)shape->max_tokens * sizeof(bool) : 0;
+
 	return sizeof(struct cpu_op) + ferry_route_heap_bytes(shape) +
 	       weights_bytes(shape) + dropped_bytes(shape) +
+	       quantized_bytes(shape) + flags +
 	       (size_t)shape->n_groups * sizeof(struct ferry_table *);
 }
 
@@ -55,7 +66,7 @@ static enum ferry_status query(const struct ferry_shape *shape,
 	                   (size_t)shape->n_ranks * rank_bytes() +
 	                   ferry_window_n_signals(shape) * sizeof(uint64_t) +
 	                   (size_t)shape->n_expert_slots * sizeof(int64_t) +
-	                   shape->row_stride + shape->back_stride;
+	                   shape->back_stride;
 	return FERRY_OK;
 }
 
@@ -89,22 +100,34 @@ static bool allocate_arrays(struct ferry_engine *e,
 	e->items = allocate(n_ranks, sizeof(*e->items));
 	e->slot_rows =
 		allocate((size_t)shape->n_expert_slots, sizeof(*e->slot_rows));
-	e->scratch = allocate_row(shape->row_stride);
 	e->part = allocate_row(shape->back_stride);
 	return e->peers && e->ops && e->targets && e->sources && e->sent &&
 	       e->dest.rank && e->dest.offset && e->to && e->items &&
-	       e->slot_rows && e->scratch && e->part;
+	       e->slot_rows && e->part;
+}
+
+static bool allocate_op(struct cpu_op *op, const struct ferry_shape *shape)
+{
+	const size_t max_tokens = (size_t)shape->max_tokens;
+
+	op->tables = allocate((size_t)shape->n_groups, sizeof(*op->tables));
+	op->weights_heap = allocate(weights_bytes(shape), 1);
+	if (drops(shape))
+		op->dropped = allocate(dropped_bytes(shape), 1);
+	if (shape->quantize) {
+		op->quantized = allocate(max_tokens, shape->row_stride);
+		op->is_quantized = allocate(max_tokens, sizeof(bool));
+	}
+	return op->tables && op->weights_heap &&
+	       (op->dropped || !drops(shape)) &&
+	       ((op->quantized && op->is_quantized) || !shape->quantize);
 }
 
 static enum ferry_status open_op(struct cpu_op *op,
                                  const struct ferry_shape *shape)
 {
 	FERRY_TRY(ferry_route_init(&op->route, shape));
-	op->tables = allocate((size_t)shape->n_groups, sizeof(*op->tables));
-	op->weights_heap = allocate(weights_bytes(shape), 1);
-	if (drops(shape))
-		op->dropped = allocate(dropped_bytes(shape), 1);
-	if (!op->tables || !op->weights_heap || (drops(shape) && !op->dropped))
+	if (!allocate_op(op, shape))
 		return ferry_fail(NULL, FERRY_NOMEM,
 		                  "moe_open: no memory for an operation of "
 		                  "%zu bytes",
@@ -118,6 +141,8 @@ static void close_op(struct cpu_op *op)
 	free(op->tables);
 	free(op->weights_heap);
 	free(op->dropped);
+	free(op->quantized);
+	free(op->is_quantized);
 }
 
 static void close_cpu(struct ferry_engine *e)
@@ -136,7 +161,6 @@ static void close_cpu(struct ferry_engine *e)
 	free(e->to);
 	free(e->items);
 	free(e->slot_rows);
-	free(e->scratch);
 	free(e->part);
 	free(e);
 }

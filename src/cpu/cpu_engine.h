@@ -43,6 +43,9 @@ struct cpu_op {
 	size_t scales_stride;
 	const float *weights; /* [n_tokens][topk], latched; NULL: all 1 */
 	float *weights_heap;  /* where they are when they do not travel */
+	char *quantized;      /* [max_tokens] rows of the own batch as they
+	                       * travel; NULL: the channel does not quantise */
+	bool *is_quantized;   /* [max_tokens] those that are there */
 	uint8_t *dropped;     /* [n_tokens][topk] own choices that found no
 	                       * room; NULL: the channel never drops */
 	const struct ferry_table **tables; /* [n_groups], in the window */
@@ -73,7 +76,6 @@ struct ferry_engine {
 	void **to;                     /* [n_ranks] */
 	struct ferry_wait_item *items; /* [n_ranks] */
 	int64_t *slot_rows; /* [n_expert_slots], when capacity is bounded */
-	char *scratch;      /* a row on its way */
 	char *part;         /* the own part of a REDUCED sum, and a row of x
 	                     * on its way into the quantiser */
 };
@@ -167,7 +169,7 @@ void ferry_cpu_scales_spread(const struct ferry_shape *shape,
 
 /* cpu_rows.c */
 
-/* A token of the own batch as it travels; quantised into engine->scratch. */
+/* A token of the own batch as it travels; quantised when first asked for. */
 struct cpu_row ferry_cpu_token_row(const struct ferry_moe *moe,
                                    const struct cpu_op *op, int32_t token);
 void ferry_cpu_ranks_of(const struct ferry_shape *shape, const int32_t *slots,

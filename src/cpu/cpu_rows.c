@@ -14,27 +14,33 @@ static const uint16_t *align_row(struct ferry_engine *e, const char *x,
 	return (const uint16_t *)(const void *)e->part;
 }
 
-static struct cpu_row quantize_row(const struct ferry_shape *shape,
-                                   struct ferry_engine *e, const char *x,
-                                   int32_t hidden)
+/* Once for each token: the own experts get what the other ranks got. */
+static struct cpu_row quantize_row(const struct ferry_moe *moe,
+                                   const struct cpu_op *op, int32_t token)
 {
-	char *scales = e->scratch + shape->scale_offset;
+	const struct ferry_shape *shape = &moe->shape;
+	struct ferry_engine *e = moe->engine;
+	const char *x = op->x + (size_t)token * op->x_stride;
+	char *row = op->quantized + (size_t)token * shape->row_stride;
+	char *scales = row + shape->scale_offset;
 
-	e->kernels->quantize((uint8_t *)e->scratch, scales, shape->scale_type,
-	                     align_row(e, x, hidden), (size_t)hidden);
-	return (struct cpu_row){e->scratch, scales};
+	if (!op->is_quantized[token])
+		e->kernels->quantize((uint8_t *)row, scales, shape->scale_type,
+		                     align_row(e, x, op->hidden),
+		                     (size_t)op->hidden);
+	op->is_quantized[token] = true;
+	return (struct cpu_row){row, scales};
 }
 
 struct cpu_row ferry_cpu_token_row(const struct ferry_moe *moe,
                                    const struct cpu_op *op, int32_t token)
 {
 	const size_t t = (size_t)token;
-	const char *x = op->x + t * op->x_stride;
 
 	if (moe->shape.quantize)
-		return quantize_row(&moe->shape, moe->engine, x, op->hidden);
+		return quantize_row(moe, op, token);
 	return (struct cpu_row){
-		.payload = x,
+		.payload = op->x + t * op->x_stride,
 		.scales = op->scale_bytes ? op->scales + t * op->scales_stride
 	                                  : NULL,
 	};
