@@ -184,6 +184,11 @@ enum ferry_status ferry_address_listen(struct ferry_ctx *ctx,
 	}
 }
 
+bool ferry_socket_again(void)
+{
+	return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+}
+
 bool ferry_socket_wait(int fd, short events, uint64_t deadline_ns)
 {
 	for (;;) {
@@ -193,8 +198,8 @@ bool ferry_socket_wait(int fd, short events, uint64_t deadline_ns)
 		if (now_ns >= deadline_ns)
 			return false;
 		const uint64_t left_ns = deadline_ns - now_ns;
-		const struct timespec left = {(time_t)(left_ns / 1000000000u),
-		                              (long)(left_ns % 1000000000u)};
+		const struct timespec left = ferry_timespec(left_ns);
+
 		if (ppoll(&p, 1, &left, NULL) > 0)
 			return true;
 	}

@@ -39,6 +39,9 @@ bool ferry_socket_adopt(int fd, char reason[FERRY_REASON_TEXT]);
 /* Who is at the other end: "127.0.0.1:5123", "pid 17 of user 1000". */
 void ferry_socket_peer(int fd, char *text, size_t bytes);
 
+/* errno of a send or recv that failed: is it to be tried again? */
+bool ferry_socket_again(void);
+
 /* Waits for poll events; false when the deadline has passed. */
 bool ferry_socket_wait(int fd, short events, uint64_t deadline_ns);
 

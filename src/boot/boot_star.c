@@ -47,11 +47,6 @@ struct boot_star {
 	bool must_abort; /* ABORT is to be sent */
 };
 
-static bool again(void)
-{
-	return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
-}
-
 static void put(struct boot_star *b, struct ferry_msg head)
 {
 	memcpy(b->head, &head, sizeof(head));
@@ -90,7 +85,7 @@ static void send_some(struct boot_star *b)
 
 		if (sent > 0)
 			b->n_sent += (size_t)sent;
-		else if (again())
+		else if (ferry_socket_again())
 			return;
 		else
 			b->mute = true; /* the end will be read, too */
@@ -106,7 +101,7 @@ static void receive_some(struct boot_star *b)
 
 		if (n > 0)
 			ferry_spoke_input(&b->spoke, piece, (size_t)n);
-		else if (n < 0 && again())
+		else if (n < 0 && ferry_socket_again())
 			return;
 		if (n <= 0)
 			ferry_spoke_end(&b->spoke);
@@ -131,8 +126,7 @@ static void wait_for_news(struct boot_star *b, bool sending, uint64_t until_ns)
 {
 	const uint64_t now_ns = ferry_now_ns();
 	const uint64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
-	const struct timespec left = {(time_t)(left_ns / 1000000000u),
-	                              (long)(left_ns % 1000000000u)};
+	const struct timespec left = ferry_timespec(left_ns);
 	struct pollfd p[2] = {
 		{b->fd, (short)(POLLIN | (sending ? POLLOUT : 0)), 0},
 		{b->wake, POLLIN, 0}};

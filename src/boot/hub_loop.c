@@ -7,13 +7,13 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "../core/clock.h"
+#include "../core/thread.h"
 #include "hub.h"
 
 enum { PIECE_BYTES = 65536, FLUSH_MS = 500, ACCEPT_PAUSE_MS = 20 };
@@ -73,18 +73,13 @@ static void accept_all(struct ferry_hub_loop *loop)
 	}
 }
 
-static bool again(void)
-{
-	return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
-}
-
 static void read_piece(struct ferry_hub_loop *loop, struct ferry_hub_conn *conn)
 {
 	const ssize_t n = recv(conn->fd, loop->piece, PIECE_BYTES, 0);
 
 	if (n > 0)
 		ferry_hub_input(&loop->hub, conn, loop->piece, (size_t)n);
-	else if (n == 0 || !again())
+	else if (n == 0 || !ferry_socket_again())
 		ferry_hub_end(&loop->hub, conn);
 }
 
@@ -97,7 +92,7 @@ static bool write_all(struct ferry_hub_loop *loop, struct ferry_hub_conn *conn)
 	while ((n = ferry_hub_output(&loop->hub, conn, &data)) > 0) {
 		const ssize_t sent = send(conn->fd, data, n, MSG_NOSIGNAL);
 
-		if (sent < 0 && again())
+		if (sent < 0 && ferry_socket_again())
 			return true;
 		if (sent < 0) {
 			ferry_hub_end(&loop->hub, conn);
@@ -181,8 +176,8 @@ static void wait_for_news(struct ferry_hub_loop *loop, uint64_t until_ns)
 			c->fd, (short)(POLLIN | (out ? POLLOUT : 0)), 0};
 	}
 	const uint64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
-	const struct timespec left = {(time_t)(left_ns / 1000000000u),
-	                              (long)(left_ns % 1000000000u)};
+	const struct timespec left = ferry_timespec(left_ns);
+
 	if (ppoll(loop->polls, n, until_ns == UINT64_MAX ? NULL : &left, NULL) <
 	    0)
 		for (nfds_t i = 0; i < n; i++)
@@ -225,19 +220,6 @@ static void *serve(void *arg)
 		read_news(loop);
 	}
 	return NULL;
-}
-
-/* Signals are the caller's: none is delivered to this thread. */
-static int start_thread(struct ferry_hub_loop *loop)
-{
-	sigset_t all;
-	sigset_t old;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	const int err = pthread_create(&loop->thread, NULL, serve, loop);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return err;
 }
 
 static void destroy(struct ferry_hub_loop *loop)
@@ -300,7 +282,7 @@ enum ferry_status ferry_hub_start(const struct ferry_hub_job *job,
 	status = join_rank_0(job, l, fd);
 	if (status != FERRY_OK)
 		goto err_loop;
-	const int err = start_thread(l);
+	const int err = ferry_thread_start(&l->thread, serve, l);
 	if (err) {
 		status = ferry_fail_errno(job->ctx, FERRY_SYS, err,
 		                          "boot: pthread_create");

@@ -39,7 +39,7 @@ static bool send_all(struct attempt *a, const void *data, size_t bytes)
 	while (bytes) {
 		const ssize_t n = send(a->fd, p, bytes, MSG_NOSIGNAL);
 
-		const bool later = n < 0 && (errno == EAGAIN || errno == EINTR);
+		const bool later = n < 0 && ferry_socket_again();
 
 		if (n <= 0 && !later)
 			return false;
@@ -96,7 +96,7 @@ static bool receive(struct attempt *a)
 		const uint8_t *data = piece;
 		size_t n_data = (size_t)n;
 
-		if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+		if (n < 0 && ferry_socket_again()) {
 			if (ferry_socket_wait(a->fd, POLLIN, a->deadline_ns))
 				continue;
 			return give_up(a, "it does not answer");

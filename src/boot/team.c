@@ -7,7 +7,6 @@
  */
 #include "team.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 
 #include "../core/clock.h"
 #include "../core/order.h"
+#include "../core/thread.h"
 #include "boot_kinds.h"
 #include "rank_list.h"
 
@@ -92,8 +92,6 @@ static struct session *session_new(uint64_t number, int32_t n_ranks)
 
 enum ferry_status ferry_team_create(int32_t n_ranks, struct ferry_team **team)
 {
-	pthread_condattr_t attr;
-
 	if (n_ranks < 1 || n_ranks > FERRY_MAX_RANKS)
 		return ferry_fail(NULL, FERRY_INVAL,
 		                  "team_create: n_ranks is %d, allowed are "
@@ -110,10 +108,7 @@ enum ferry_status ferry_team_create(int32_t n_ranks, struct ferry_team **team)
 		goto err_team;
 	t->n_ranks = n_ranks;
 	pthread_mutex_init(&t->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&t->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	ferry_cond_init(&t->changed);
 	*team = t;
 	return FERRY_OK;
 
@@ -214,16 +209,6 @@ static void arrive(struct boot_team *b, const void *in, size_t bytes)
 	}
 }
 
-/* Waits for the end of `round`; false when the deadline has passed. */
-static bool wait_change(struct ferry_team *team, uint64_t deadline_ns)
-{
-	const struct timespec at = {(time_t)(deadline_ns / 1000000000u),
-	                            (long)(deadline_ns % 1000000000u)};
-
-	return pthread_cond_timedwait(&team->changed, &team->lock, &at) !=
-	       ETIMEDOUT;
-}
-
 static void fail_late(struct boot_team *b, uint64_t patience_ns)
 {
 	char list[FERRY_RANK_LIST_BYTES];
@@ -252,7 +237,9 @@ static enum ferry_status allgather(struct ferry_boot *boot, const void *in,
 	if (!s->failed)
 		arrive(b, in, bytes);
 	while (s->round == round && !s->failed)
-		if (!wait_change(b->team, deadline_ns) && s->round == round)
+		if (!ferry_cond_wait(&b->team->changed, &b->team->lock,
+		                     deadline_ns) &&
+		    s->round == round)
 			fail_late(b, deadline_ns > now_ns ? deadline_ns - now_ns
 			                                  : 0);
 	const uint8_t *result = s->buffer[round & 1];

@@ -19,4 +19,12 @@ static inline uint64_t ferry_deadline_ns(int64_t ms)
 	return ferry_now_ns() + (uint64_t)ms * 1000000u;
 }
 
+static inline struct timespec ferry_timespec(uint64_t ns)
+{
+	return (struct timespec){
+		.tv_sec = (time_t)(ns / 1000000000u),
+		.tv_nsec = (long)(ns % 1000000000u),
+	};
+}
+
 #endif

@@ -182,13 +182,6 @@ static void mem_destroy(struct ferry_mem *mem)
 	free(m);
 }
 
-static uint32_t caps(const struct ferry_mem *mem, int32_t peer)
-{
-	(void)mem;
-	(void)peer;
-	return FERRY_CAP_LDST | FERRY_CAP_ORDERED | FERRY_CAP_SAME_HOST;
-}
-
 static void *ptr(const struct ferry_mem *mem, int32_t peer)
 {
 	const struct local_mem *m = (const struct local_mem *)mem;
@@ -214,7 +207,7 @@ const struct ferry_fabric_ops ferry_fabric_local = {
 	.mem_attach = mem_attach,
 	.mem_seal = ferry_fabric_seal_nothing,
 	.mem_destroy = mem_destroy,
-	.caps = caps,
+	.caps = ferry_fabric_caps_ldst,
 	.ptr = ptr,
 	.max_put = ferry_fabric_max_put_unbounded,
 	.put = ferry_fabric_put_ldst,

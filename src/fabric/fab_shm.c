@@ -224,13 +224,6 @@ static enum ferry_status mem_attach(struct ferry_mem *mem,
 	return FERRY_OK;
 }
 
-static uint32_t caps(const struct ferry_mem *mem, int32_t peer)
-{
-	(void)mem;
-	(void)peer;
-	return FERRY_CAP_LDST | FERRY_CAP_ORDERED | FERRY_CAP_SAME_HOST;
-}
-
 static void *ptr(const struct ferry_mem *mem, int32_t peer)
 {
 	return ((const struct shm_mem *)mem)->bases[peer];
@@ -258,7 +251,7 @@ const struct ferry_fabric_ops ferry_fabric_shm = {
 	.mem_attach = mem_attach,
 	.mem_seal = mem_seal,
 	.mem_destroy = mem_destroy,
-	.caps = caps,
+	.caps = ferry_fabric_caps_ldst,
 	.ptr = ptr,
 	.max_put = ferry_fabric_max_put_unbounded,
 	.put = ferry_fabric_put_ldst,

@@ -7,14 +7,13 @@
  * names. A put may stay in the queue until a kick, or until room is needed.
  */
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 
 #include "../core/bits.h"
 #include "../core/clock.h"
+#include "../core/thread.h"
 #include "registry.h"
 #include "segment.h"
 
@@ -109,16 +108,6 @@ static void close_wire(struct ferry_fabric *fabric)
 	free(f);
 }
 
-static void cond_init(pthread_cond_t *cond)
-{
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(cond, &attr);
-	pthread_condattr_destroy(&attr);
-}
-
 static enum ferry_status mem_create(struct ferry_fabric *fabric, size_t bytes,
                                     struct ferry_mem **mem,
                                     uint8_t handle[FERRY_HANDLE_BYTES])
@@ -144,8 +133,8 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric, size_t bytes,
 	m->rng = hash_u64((uint64_t)opt->wire_seed, (uint64_t)world->rank);
 	m->delay_ns = (uint64_t)max_i64(opt->wire_delay_us, 0) * 1000;
 	pthread_mutex_init(&m->lock, NULL);
-	cond_init(&m->work);
-	cond_init(&m->room);
+	ferry_cond_init(&m->work);
+	ferry_cond_init(&m->room);
 	*mem = &m->mem;
 	return FERRY_OK;
 }
@@ -195,18 +184,6 @@ static void leave(struct wire_mem *m, struct entry *e)
 	pthread_cond_broadcast(&m->room);
 }
 
-static void wait_until(pthread_cond_t *cond, pthread_mutex_t *lock,
-                       uint64_t when_ns)
-{
-	const struct timespec at = {(time_t)(when_ns / 1000000000u),
-	                            (long)(when_ns % 1000000000u)};
-
-	if (when_ns == UINT64_MAX)
-		pthread_cond_wait(cond, lock);
-	else
-		pthread_cond_timedwait(cond, lock, &at);
-}
-
 static void *nic(void *arg)
 {
 	struct wire_mem *m = arg;
@@ -220,24 +197,10 @@ static void *nic(void *arg)
 		if (e)
 			leave(m, e);
 		else
-			wait_until(&m->work, &m->lock, next_ns);
+			ferry_cond_wait(&m->work, &m->lock, next_ns);
 	}
 	pthread_mutex_unlock(&m->lock);
 	return NULL;
-}
-
-/* The signals of the process are for the caller's threads. */
-static int start_nic(struct wire_mem *m)
-{
-	sigset_t all, old;
-	int err;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&m->nic, NULL, nic, m);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	m->has_nic = !err;
-	return err;
 }
 
 static enum ferry_status mem_attach(struct ferry_mem *mem,
@@ -248,8 +211,9 @@ static enum ferry_status mem_attach(struct ferry_mem *mem,
 	m->inner->counters_offset = mem->counters_offset;
 	m->inner->n_signals = mem->n_signals;
 	FERRY_TRY(m->inner->ops->mem_attach(m->inner, handles));
-	const int err = start_nic(m);
+	const int err = ferry_thread_start(&m->nic, nic, m);
 
+	m->has_nic = !err;
 	if (err)
 		return ferry_fail_errno(&mem->fabric->world->ctx, FERRY_SYS,
 		                        err, "wire: a thread");
@@ -289,7 +253,7 @@ static bool is_self(const struct ferry_mem *mem, int32_t peer)
 static uint32_t caps(const struct ferry_mem *mem, int32_t peer)
 {
 	if (is_self(mem, peer))
-		return FERRY_CAP_LDST | FERRY_CAP_ORDERED | FERRY_CAP_SAME_HOST;
+		return ferry_fabric_caps_ldst(mem, peer);
 	return FERRY_CAP_SAME_HOST;
 }
 
@@ -316,7 +280,7 @@ static bool wait_for_room(struct wire_mem *m, uint64_t deadline_ns)
 {
 	while (m->n_entries == QUEUE) {
 		kick_all(m);
-		wait_until(&m->room, &m->lock, deadline_ns);
+		ferry_cond_wait(&m->room, &m->lock, deadline_ns);
 		if (m->n_entries == QUEUE && ferry_now_ns() >= deadline_ns)
 			return false;
 	}

@@ -131,6 +131,8 @@ bool ferry_fabric_flushed_always(struct ferry_mem *mem);
 bool ferry_fabric_progress_none(struct ferry_mem *mem);
 void ferry_fabric_seal_nothing(struct ferry_mem *mem);
 size_t ferry_fabric_max_put_unbounded(const struct ferry_mem *mem);
+/* caps where all memory of a host is loaded and stored. */
+uint32_t ferry_fabric_caps_ldst(const struct ferry_mem *mem, int32_t peer);
 /* put by memcpy, seq_cst addition and doorbell, for peers with a `ptr`. */
 enum ferry_status ferry_fabric_put_ldst(struct ferry_mem *mem, int32_t peer,
                                         size_t offset, const void *source,

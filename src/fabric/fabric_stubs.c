@@ -37,6 +37,13 @@ size_t ferry_fabric_max_put_unbounded(const struct ferry_mem *mem)
 	return SIZE_MAX;
 }
 
+uint32_t ferry_fabric_caps_ldst(const struct ferry_mem *mem, int32_t peer)
+{
+	(void)mem;
+	(void)peer;
+	return FERRY_CAP_LDST | FERRY_CAP_ORDERED | FERRY_CAP_SAME_HOST;
+}
+
 enum ferry_status ferry_fabric_put_ldst(struct ferry_mem *mem, int32_t peer,
                                         size_t offset, const void *source,
                                         size_t bytes, uint32_t signal)

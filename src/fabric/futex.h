@@ -11,17 +11,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "../core/clock.h"
 
 /* Sleeps while *word is `value`, at most ns; may return early. */
 static inline void futex_wait(uint32_t *word, uint32_t value, uint64_t ns,
                               bool shared)
 {
-	const struct timespec timeout = {
-		.tv_sec = (time_t)(ns / 1000000000u),
-		.tv_nsec = (long)(ns % 1000000000u),
-	};
+	const struct timespec timeout = ferry_timespec(ns);
 	const int op = shared ? FUTEX_WAIT : FUTEX_WAIT_PRIVATE;
 
 	syscall(SYS_futex, word, op, value, &timeout, NULL, 0);
