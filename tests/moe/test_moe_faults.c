@@ -262,6 +262,7 @@ static void death_body(struct rank *rank)
 	struct drive *d = drive_open(rank, &config, NULL);
 	const uint64_t begin = ferry_now_ns();
 	enum ferry_status status = FERRY_OK;
+	struct ferry_moe *moe;
 
 	/* A dead rank's last sends may let peers pass once more. */
 	for (uint64_t i = 0; i < 20 && status == FERRY_OK; i++) {
@@ -276,6 +277,9 @@ static void death_body(struct rank *rank)
 	RANKS_STATUS(status, FERRY_PEER);
 	broken_check(rank, d, FERRY_PEER, 1, "rank 1");
 	broken_same_root(rank, d, 0, rank->n_ranks - 1);
+	/* Without that rank nothing opens any more, and nobody waits for it. */
+	RANKS_STATUS(ferry_moe_open(rank->world, &config, &moe), FERRY_PEER);
+	RANKS_TEXT(ferry_last_error(), "1");
 }
 
 static void a_death_is_noticed_at_once(void **state)
@@ -464,6 +468,31 @@ static void other_configurations_are_named(void **state)
 	run(3, config_body, 0, NULL, NULL);
 }
 
+/* A rank dies while the others open. */
+static void open_death_body(struct rank *rank)
+{
+	const struct ferry_moe_config config = small();
+	const uint64_t begin = ferry_now_ns();
+	struct ferry_moe *moe = NULL;
+
+	warm_up(rank, drive_open(rank, &config, NULL));
+	ranks_meet(0, rank->n_ranks);
+	if (rank->rank == 2) {
+		sleep_ms(50);
+		ranks_die();
+	}
+	RANKS_STATUS(ferry_moe_open(rank->world, &config, &moe), FERRY_PEER);
+	RANKS_TEXT(ferry_last_error(), "rank 2");
+	RANKS_CHECK(moe == NULL);
+	check_time(begin, 2000);
+}
+
+static void a_death_at_open_is_named(void **state)
+{
+	(void)state;
+	run(4, open_death_body, RANKS_BIT(2), NULL, NULL);
+}
+
 /* A rank is missing when a channel opens. */
 static void open_absent_body(struct rank *rank)
 {
@@ -501,6 +530,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_rank_that_closes_early_is_named),
 		cmocka_unit_test(an_abort_ends_every_wait),
 		cmocka_unit_test(other_configurations_are_named),
+		cmocka_unit_test(a_death_at_open_is_named),
 		cmocka_unit_test(a_rank_missing_at_open_is_named),
 	};
 

@@ -197,6 +197,42 @@ static void eight_slots_in_flight(void **state)
 	ranks_run(&how, ahead_body);
 }
 
+/* One thread drives all ranks: all sends of a phase before its first recv. */
+static void one_thread_body(struct rank *rank)
+{
+	const struct ferry_moe_config config = small(3);
+	struct drive **all = rank->arg;
+
+	all[rank->rank] = drive_open(rank, &config, NULL);
+	RANKS_OK(ferry_world_barrier(rank->world));
+	for (uint64_t i = 0; rank->rank == 0 && i < 20; i++) {
+		struct drive_op *ops[3];
+		struct drive_step step;
+
+		fill_step(&step, run_args.seed + i, 3);
+		for (int r = 0; r < 3; r++)
+			ops[r] = drive_begin(all[r], (int32_t)(i % 2), &step);
+		for (int phase = 0; phase < N_PHASES; phase++)
+			for (int r = 0; r < 3; r++)
+				phases[phase](ops[(r + (int)i) % 3]);
+		for (int r = 0; r < 3; r++)
+			drive_end(ops[r]);
+	}
+	RANKS_OK(ferry_world_barrier(rank->world));
+}
+
+static void one_thread_drives_all_ranks(void **state)
+{
+	struct ranks how = run_args_ranks(3);
+	struct drive *all[3];
+
+	(void)state;
+	if (how.kind == RANKS_PROCESSES)
+		skip(); /* ranks of other processes cannot be driven */
+	how.arg = all;
+	ranks_run(&how, one_thread_body);
+}
+
 /* The four calls and the two fused ones, on a slot, with legal arguments. */
 enum call {
 	DISPATCH_SEND,
@@ -316,6 +352,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(two_channels_in_every_order),
 		cmocka_unit_test(ranks_differ_in_order),
 		cmocka_unit_test(eight_slots_in_flight),
+		cmocka_unit_test(one_thread_drives_all_ranks),
 		cmocka_unit_test(illegal_orders_are_refused),
 		cmocka_unit_test(combine_may_be_left_out),
 	};
