@@ -8,6 +8,7 @@
 #include <ferry/moe.h>
 #include <ferry/moe_config.h>
 #include <ferry/placement.h>
+#include <ferry/status.h>
 #include <ferry/trace.h>
 
 #endif

@@ -143,7 +143,8 @@ ferry_dispatch_recv(struct ferry_moe *moe, int32_t slot,
 
 /**
  * ferry_dispatch_send and ferry_dispatch_recv in one call, with the errors of
- * both; arguments of both are checked first.
+ * both; arguments of both are checked first. INVAL because rows is NULL and
+ * rows arrive comes after the send: dispatch_recv is then next.
  */
 FERRY_API enum ferry_status
 ferry_dispatch(struct ferry_moe *moe, int32_t slot,

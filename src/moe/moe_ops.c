@@ -83,8 +83,8 @@ static struct run begin_run(struct ferry_moe *moe, const char *call,
 }
 
 /*
- * INVAL was refused before anything was done, so that the slot is where it
- * was; all other failures have ended the channel.
+ * INVAL was refused before that phase did anything, so that the slot is where
+ * it was; all other failures have ended the channel.
  */
 static void end_run(const struct run *run, enum ferry_status status,
                     enum ferry_slot_state next)

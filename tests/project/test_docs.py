@@ -72,7 +72,7 @@ def names_in_documents_exist(root):
 def guide_has_the_statuses(root):
     """The table in the guide is FERRY_STATUS_MAP."""
     wanted = re.findall(r'X\((\w+), (-?\d+),\s*"([^"]*)"\)',
-                        (root / "include/ferry/base.h").read_text())
+                        (root / "include/ferry/status.h").read_text())
     guide = (root / "docs/guide.md").read_text()
     found = re.findall(r"^\| `FERRY_(\w+)` \| (-?\d+) \| ([^|]*?) \|", guide,
                        re.M)
