@@ -129,6 +129,15 @@ void bench_make_routing(const struct bench_case *c, int32_t rank, uint64_t step,
 	}
 }
 
+void bench_make_inputs(const struct bench_case *c, int32_t rank, uint64_t step,
+                       uint16_t *x, int32_t *ids, float *weights)
+{
+	bench_make_routing(c, rank, step, ids, weights);
+	for (int32_t t = 0; t < bench_tokens(c, rank); t++)
+		bench_make_row(c, rank, step, t,
+		               x + (size_t)t * (size_t)c->hidden);
+}
+
 static float block_scale(const uint16_t *row, int32_t n)
 {
 	float amax = 0;

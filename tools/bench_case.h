@@ -33,6 +33,9 @@ struct bench_case {
 	uint64_t seed;
 };
 
+/* Step 0 is timed; step 1 has other data and is only checked. */
+enum { BENCH_TIMED_STEP, BENCH_CHECKED_STEP };
+
 /* Own experts of a rank: bench_first_expert(c, r) up to that of r + 1. */
 int32_t bench_first_expert(const struct bench_case *c, int32_t rank);
 int32_t bench_owner(const struct bench_case *c, int32_t expert);
@@ -52,6 +55,10 @@ void bench_make_row(const struct bench_case *c, int32_t rank, uint64_t step,
                     int32_t token, uint16_t *row);
 void bench_make_routing(const struct bench_case *c, int32_t rank, uint64_t step,
                         int32_t *ids, float *weights);
+
+/* All inputs of a rank in a step: x is [tokens][hidden]. */
+void bench_make_inputs(const struct bench_case *c, int32_t rank, uint64_t step,
+                       uint16_t *x, int32_t *ids, float *weights);
 
 /* e4m3 and a scale for each 128 elements, as docs/arithmetic.md says. */
 void bench_quantize(const uint16_t *row, int32_t hidden, uint8_t *out,

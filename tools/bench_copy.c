@@ -32,7 +32,12 @@ struct copy_work {
 	struct span *spans; /* [ways][PASSES][n_ranks], shared */
 };
 
-size_t bench_copy_block(int32_t n_ranks)
+/*
+ * Block of a rank: all sources together are 4 times the last-level caches. Not
+ * less, since virtual machines do not show all of them, and stores that bypass
+ * the caches leave them to the sources.
+ */
+static size_t block_of(int32_t n_ranks)
 {
 	struct machine machine;
 
@@ -119,8 +124,7 @@ bool bench_copy_run(const struct crew *crew, struct bench_copy *copy)
 {
 	const size_t n = (size_t)crew->n_ranks;
 	const size_t bytes = BENCH_COPY_WAYS * PASSES * n * sizeof(struct span);
-	struct copy_work work = {bench_copy_block(crew->n_ranks),
-	                         alloc_shared(bytes)};
+	struct copy_work work = {block_of(crew->n_ranks), alloc_shared(bytes)};
 
 	const bool good = crew_run(crew, copy_body, &work) == EXIT_GOOD;
 

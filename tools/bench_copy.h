@@ -24,13 +24,6 @@ struct bench_copy {
 };
 
 /*
- * Block of a rank: all sources together are 4 times the last-level caches. Not
- * less, since virtual machines do not show all of them, and stores that bypass
- * the caches leave them to the sources.
- */
-size_t bench_copy_block(int32_t n_ranks);
-
-/*
  * All ranks copy at once, each its own block to another of its own; the best
  * of several passes. False after a complaint.
  */

@@ -25,9 +25,6 @@ struct bench_work {
 	uint64_t *ns; /* [n_ranks][BENCH_N_PHASES][iters], shared */
 };
 
-/* Step 0 is timed; step 1 has other data and is only checked. */
-enum { TIMED_STEP, CHECKED_STEP };
-
 /*
  * Iterations follow each other without a barrier, as layers of a model do: the
  * slowest rank of each iteration counts.
@@ -85,16 +82,16 @@ static bool measure(struct bench_rank *rank, const struct bench_work *work)
 	struct bench_tally *const tally = &work->tallies[rank->me->rank];
 
 	/* Twice: summed rows lie where the view has its two halves in turn. */
-	if (!bench_rank_step(rank, CHECKED_STEP, tally->wrong) ||
-	    !bench_rank_step(rank, TIMED_STEP, NULL) ||
-	    !bench_rank_step(rank, TIMED_STEP, NULL))
+	if (!bench_rank_step(rank, BENCH_CHECKED_STEP, tally->wrong) ||
+	    !bench_rank_step(rank, BENCH_TIMED_STEP, NULL) ||
+	    !bench_rank_step(rank, BENCH_TIMED_STEP, NULL))
 		return false;
 	for (int32_t i = 0; i < work->warmup; i++)
 		if (!bench_rank_dispatch(rank) || !bench_rank_combine(rank))
 			return false;
 	if (!time_counted(rank, work, tally))
 		return false;
-	bench_rank_check(rank, TIMED_STEP, tally->wrong);
+	bench_rank_check(rank, BENCH_TIMED_STEP, tally->wrong);
 	return true;
 }
 

@@ -17,17 +17,6 @@
 #include "json.h"
 #include "mpi_rank.h"
 
-/* Step 0 is timed; step 1 has other data and is only checked. */
-enum { TIMED_STEP, CHECKED_STEP };
-
-static void load(struct mpi_rank *r, uint64_t step)
-{
-	bench_make_routing(r->c, r->rank, step, r->ids, r->weights);
-	for (int32_t t = 0; t < r->tokens; t++)
-		bench_make_row(r->c, r->rank, step, t,
-		               r->x + (size_t)t * (size_t)r->c->hidden);
-}
-
 static struct bench_received received(const struct mpi_rank *r)
 {
 	return (struct bench_received){
@@ -50,7 +39,7 @@ static void run_step(struct mpi_rank *r, const struct mpi_form *form,
 	struct bench_arrivals arrivals;
 
 	bench_arrivals_make(&arrivals, r->c, r->rank, step, r->padded_rows);
-	load(r, step);
+	bench_make_inputs(r->c, r->rank, step, r->x, r->ids, r->weights);
 	for (int64_t i = 0; i < arrivals.n; i++)
 		memset(r->rows + (size_t)arrivals.list[i].row * r->row_bytes,
 		       0x5a, r->row_bytes);
@@ -94,10 +83,11 @@ static void check_last(struct mpi_rank *r, const struct bench_case *sums,
 	const struct bench_received got = received(r);
 	struct bench_arrivals arrivals;
 
-	bench_arrivals_make(&arrivals, r->c, r->rank, TIMED_STEP,
+	bench_arrivals_make(&arrivals, r->c, r->rank, BENCH_TIMED_STEP,
 	                    r->padded_rows);
-	wrong[0] += bench_check_received(r->c, TIMED_STEP, &arrivals, &got);
-	wrong[1] += bench_check_sums(sums, r->rank, TIMED_STEP, r->out);
+	wrong[0] +=
+		bench_check_received(r->c, BENCH_TIMED_STEP, &arrivals, &got);
+	wrong[1] += bench_check_sums(sums, r->rank, BENCH_TIMED_STEP, r->out);
 	bench_arrivals_free(&arrivals);
 }
 
@@ -144,8 +134,8 @@ static void measure(const struct bench_options *o, const struct bench_case *c,
 	if (form == &mpi_rows)
 		sums.combine = FERRY_EXACT; /* it has no partial sums */
 	mpi_rank_make(&r, c, number);
-	run_step(&r, form, &sums, CHECKED_STEP, wrong);
-	run_step(&r, form, &sums, TIMED_STEP, NULL);
+	run_step(&r, form, &sums, BENCH_CHECKED_STEP, wrong);
+	run_step(&r, form, &sums, BENCH_TIMED_STEP, NULL);
 	for (int64_t i = 0; i < o->warmup; i++) {
 		form->dispatch(&r);
 		form->combine(&r);

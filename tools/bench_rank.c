@@ -147,17 +147,6 @@ void bench_rank_close(struct bench_rank *rank)
 	free(rank->got.index);
 }
 
-void bench_rank_load(struct bench_rank *rank, uint64_t step)
-{
-	const struct bench_case *c = rank->c;
-	const int32_t r = rank->me->rank;
-
-	bench_make_routing(c, r, step, rank->ids, rank->weights);
-	for (int32_t t = 0; t < bench_tokens(c, r); t++)
-		bench_make_row(c, r, step, t,
-		               rank->x + (size_t)t * (size_t)c->hidden);
-}
-
 bool bench_rank_dispatch(struct bench_rank *rank)
 {
 	return crew_good(
@@ -194,7 +183,8 @@ bool bench_rank_step(struct bench_rank *rank, uint64_t step, int64_t *wrong)
 
 	bench_arrivals_make(&arrivals, c, rank->me->rank, step,
 	                    rank->need.recv_rows_slot);
-	bench_rank_load(rank, step);
+	bench_make_inputs(c, rank->me->rank, step, rank->x, rank->ids,
+	                  rank->weights);
 	poison(rank, &arrivals);
 	bool good = bench_rank_dispatch(rank);
 

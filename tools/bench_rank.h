@@ -37,9 +37,6 @@ bool bench_rank_open(struct bench_rank *rank, const struct crew_member *me,
                      const struct bench_case *c, struct ferry_world *world);
 void bench_rank_close(struct bench_rank *rank);
 
-/* The inputs of a step. */
-void bench_rank_load(struct bench_rank *rank, uint64_t step);
-
 bool bench_rank_dispatch(struct bench_rank *rank);
 bool bench_rank_combine(struct bench_rank *rank);
 

@@ -9,7 +9,7 @@
 #include "bench_options.h"
 #include "bench_result.h"
 
-enum { BENCH_MAX_IMPLS = 3, BENCH_MAX_ROUNDS = 1000 };
+enum { BENCH_MAX_IMPLS = 3 };
 
 /* What the MPI baseline says of itself. */
 struct bench_mpi_facts {
