@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks that never come, die, stall, abort, or are something else than their
- * peers: every survivor returns in time and names the same root; later calls
- * answer BROKEN; close works; nothing is left in /dev/shm.
+ * Ranks that never come, die, stall, or abort: every survivor returns in time
+ * and names the same root; later calls answer BROKEN; close works; nothing is
+ * left in /dev/shm. Failures while a channel opens are in test_open_faults.c.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -434,89 +434,6 @@ static void an_abort_ends_every_wait(void **state)
 	run(4, abort_body, 0, NULL, NULL);
 }
 
-/* One rank has another configuration: nobody opens, all are told what. */
-static void config_body(struct rank *rank)
-{
-	struct ferry_moe_config config = small();
-	struct ferry_moe *moe = NULL;
-
-	if (rank->rank == 1)
-		config.topk = 4;
-	RANKS_STATUS(ferry_moe_open(rank->world, &config, &moe),
-	             FERRY_MISMATCH);
-	RANKS_CHECK(moe == NULL);
-	RANKS_TEXT(ferry_last_error(), "topk is 4 on rank 1");
-	RANKS_TEXT(ferry_last_error(), "3 on rank 0");
-	/* An illegal one on one rank only. */
-	config = small();
-	if (rank->rank == 2)
-		config.topk = 65;
-	RANKS_STATUS(ferry_moe_open(rank->world, &config, &moe), FERRY_RANGE);
-	RANKS_TEXT(ferry_last_error(), "topk is 65");
-	if (rank->rank != 2)
-		RANKS_TEXT(ferry_last_error(), "rank 2");
-	/* The world is as good as before. */
-	config = small();
-	struct drive *d = drive_open(rank, &config, NULL);
-
-	warm_up(rank, d);
-}
-
-static void other_configurations_are_named(void **state)
-{
-	(void)state;
-	run(3, config_body, 0, NULL, NULL);
-}
-
-/* A rank dies while the others open. */
-static void open_death_body(struct rank *rank)
-{
-	const struct ferry_moe_config config = small();
-	const uint64_t begin = ferry_now_ns();
-	struct ferry_moe *moe = NULL;
-
-	warm_up(rank, drive_open(rank, &config, NULL));
-	ranks_meet(0, rank->n_ranks);
-	if (rank->rank == 2) {
-		sleep_ms(50);
-		ranks_die();
-	}
-	RANKS_STATUS(ferry_moe_open(rank->world, &config, &moe), FERRY_PEER);
-	RANKS_TEXT(ferry_last_error(), "rank 2");
-	RANKS_CHECK(moe == NULL);
-	check_time(begin, 2000);
-}
-
-static void a_death_at_open_is_named(void **state)
-{
-	(void)state;
-	run(4, open_death_body, RANKS_BIT(2), NULL, NULL);
-}
-
-/* A rank is missing when a channel opens. */
-static void open_absent_body(struct rank *rank)
-{
-	const struct ferry_moe_config config = small();
-	struct ferry_moe *moe = NULL;
-
-	if (rank->rank != 2) {
-		RANKS_STATUS(ferry_moe_open(rank->world, &config, &moe),
-		             FERRY_TIMEOUT);
-		RANKS_TEXT(ferry_last_error(), "2");
-		RANKS_CHECK(moe == NULL);
-	}
-	ranks_meet(0, rank->n_ranks);
-}
-
-static void a_rank_missing_at_open_is_named(void **state)
-{
-	struct ranks how = run_args_ranks(3);
-
-	(void)state;
-	how.open_timeout_ms = 700;
-	ranks_run(&how, open_absent_body);
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -529,9 +446,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(of_two_deaths_one_is_named),
 		cmocka_unit_test(a_rank_that_closes_early_is_named),
 		cmocka_unit_test(an_abort_ends_every_wait),
-		cmocka_unit_test(other_configurations_are_named),
-		cmocka_unit_test(a_death_at_open_is_named),
-		cmocka_unit_test(a_rank_missing_at_open_is_named),
 	};
 
 	run_args_read(argc, argv);
