@@ -86,20 +86,24 @@ struct ferry_dispatch_in {
  */
 struct ferry_dispatch_out {
 	size_t size;
-	void *rows;        /* expert-major layouts: [N][hidden], dtype */
-	size_t row_stride; /* bytes; 0: contiguous */
-	void *scales;      /* [N] rows of scales; PADDED in column forms: one
-	                    * matrix per slot, one behind the other */
-	size_t scales_stride;
+	void *rows;           /* expert-major layouts: [N][hidden], dtype */
+	size_t row_stride;    /* bytes; 0: contiguous */
+	void *scales;         /* [N] rows of scales; PADDED in column forms: one
+	                       * matrix per slot, one behind the other */
+	size_t scales_stride; /* 0: contiguous, columns rounded up to 16 */
 	enum ferry_scale_form scale_form;
 	int32_t *counts;          /* [S] rows of each slot */
 	int64_t *offsets;         /* [S+1] first row of each slot; [S]: end */
 	int32_t *row_expert_slot; /* [N] own slot of each row, -1: padding */
-	int32_t *row_source;      /* [N] rank that sent it, -1: padding */
-	int32_t *row_token;       /* [N] its index in that rank's batch */
-	float *row_weight;        /* [N] its weight; needs send_weights */
-	int64_t *index;           /* TOKEN: [N] row of the view of each entry */
-	int64_t *n_rows;          /* [1] rows (TOKEN: entries) in use */
+	int32_t *row_source;      /* [N] rank that sent it, -1: padding; token
+	                           * t of a group: t mod group_size in it */
+	int32_t *row_token;       /* [N] its index in that rank's batch, -1 */
+	float *row_weight;        /* [N] its weight, padding 0; needs
+	                           * send_weights */
+	int64_t *index;           /* TOKEN: [N] row of the view of each entry,
+	                           * -1: padding */
+	int64_t *n_rows;          /* [1] rows (TOKEN: entries) in use, padding
+	                           * not counted */
 	int64_t *n_dropped;       /* [1] rows left out for want of capacity */
 	/* TOKEN: of each row of the view (rows that did not arrive: -1, 0);
 	 * topk is the channel's, whatever that of the call. */

@@ -26,7 +26,8 @@ enum ferry_split {
 	/**
 	 * The replica of a choice is number (rank + token + choice) mod
 	 * n_replicas, in ascending slot order: token and choice are the
-	 * indices in the sending rank's batch. No traffic, no state.
+	 * indices in the sending rank's batch; of a group, rank is the one
+	 * that sends the token. No traffic, no state.
 	 */
 	FERRY_SPLIT_EVEN = 0,
 };
