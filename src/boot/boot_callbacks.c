@@ -138,7 +138,8 @@ enum ferry_status ferry_boot_open_callbacks(
 	if (!b || !sizes) {
 		free(b);
 		free(sizes);
-		return ferry_fail(ctx, FERRY_NOMEM, "boot: out of memory");
+		return ferry_fail(ctx, FERRY_NOMEM, "boot: state of %d ranks",
+		                  n_ranks);
 	}
 	b->boot = (struct ferry_boot){&ops, ctx, rank, n_ranks};
 	b->call = *callbacks;

@@ -60,7 +60,8 @@ enum ferry_status ferry_boot_open_self(struct ferry_ctx *ctx,
 	struct boot_self *self = calloc(1, sizeof(*self));
 
 	if (!self)
-		return ferry_fail(ctx, FERRY_NOMEM, "boot: out of memory");
+		return ferry_fail(ctx, FERRY_NOMEM, "boot: state of %zu bytes",
+		                  sizeof(*self));
 	self->boot = (struct ferry_boot){&ops, ctx, 0, 1};
 	*boot = &self->boot;
 	return FERRY_OK;

@@ -357,10 +357,12 @@ enum ferry_status ferry_boot_open_star(struct ferry_ctx *ctx,
 	struct boot_star *b = calloc(1, sizeof(*b));
 
 	if (!b)
-		return ferry_fail(ctx, FERRY_NOMEM, "boot: out of memory");
+		return ferry_fail(ctx, FERRY_NOMEM, "boot: state of %zu bytes",
+		                  sizeof(*b));
 	if (!ferry_spoke_init(&b->spoke, rank, n_ranks)) {
 		free(b);
-		return ferry_fail(ctx, FERRY_NOMEM, "boot: out of memory");
+		return ferry_fail(ctx, FERRY_NOMEM, "boot: state of %d ranks",
+		                  n_ranks);
 	}
 	b->boot = (struct ferry_boot){address->is_unix ? &ops_unix : &ops_tcp,
 	                              ctx, rank, n_ranks};

@@ -253,7 +253,9 @@ static enum ferry_status join_rank_0(const struct ferry_hub_job *job,
 	struct ferry_hub_conn *conn = add(loop, ends[0], "rank 0");
 	if (!conn) {
 		close(ends[1]);
-		return ferry_fail(job->ctx, FERRY_NOMEM, "boot: out of memory");
+		return ferry_fail(job->ctx, FERRY_NOMEM,
+		                  "boot: a connection of %zu bytes",
+		                  sizeof(*conn));
 	}
 	conn->hello.patience_ms = job->patience_ms;
 	ferry_hub_join(&loop->hub, conn, 0, left_ns);
@@ -268,7 +270,8 @@ enum ferry_status ferry_hub_start(const struct ferry_hub_job *job,
 	enum ferry_status status;
 
 	if (!l)
-		return ferry_fail(job->ctx, FERRY_NOMEM, "boot: out of memory");
+		return ferry_fail(job->ctx, FERRY_NOMEM,
+		                  "boot: a hub of %zu bytes", sizeof(*l));
 	l->listener = -1;
 	status = ferry_hub_init(&l->hub, job->ctx, job->n_ranks, job->secret);
 	if (status != FERRY_OK) {

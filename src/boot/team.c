@@ -354,13 +354,16 @@ enum ferry_status ferry_boot_open_team(struct ferry_ctx *ctx,
 		                  rank, team->n_ranks - 1);
 	struct boot_team *b = calloc(1, sizeof(*b));
 	if (!b)
-		return ferry_fail(ctx, FERRY_NOMEM, "boot: out of memory");
+		return ferry_fail(ctx, FERRY_NOMEM, "boot: state of %zu bytes",
+		                  sizeof(*b));
 	pthread_mutex_lock(&team->lock);
 	b->session = session_join(team, rank);
 	pthread_mutex_unlock(&team->lock);
 	if (!b->session) {
 		free(b);
-		return ferry_fail(ctx, FERRY_NOMEM, "boot: out of memory");
+		return ferry_fail(ctx, FERRY_NOMEM,
+		                  "boot: meeting of a team of %d ranks",
+		                  team->n_ranks);
 	}
 	b->boot = (struct ferry_boot){&ops, ctx, rank, team->n_ranks};
 	b->team = team;

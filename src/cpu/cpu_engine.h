@@ -128,25 +128,21 @@ enum ferry_status ferry_cpu_tables_check(struct ferry_moe *moe,
 void ferry_cpu_tables_done(struct ferry_moe *moe, const struct cpu_op *op);
 
 /* The table that a rank sent for this operation. */
-static inline const struct ferry_table *
-cpu_table_of(const struct ferry_moe *moe, const struct cpu_op *op,
-             int32_t source)
+static inline struct ferry_table *cpu_table_of(const struct ferry_moe *moe,
+                                               const struct cpu_op *op,
+                                               int32_t source)
 {
-	const char *at = moe->engine->window +
-	                 ferry_window_table(&moe->window, &moe->shape, op->slot,
-	                                    op->half, source);
+	char *at = moe->engine->window +
+	           ferry_window_table(&moe->window, &moe->shape, op->slot,
+	                              op->half, source);
 
-	return (const struct ferry_table *)(const void *)at;
+	return (struct ferry_table *)(void *)at;
 }
 
 static inline struct ferry_table *cpu_own_table(const struct ferry_moe *moe,
                                                 const struct cpu_op *op)
 {
-	char *at = moe->engine->window +
-	           ferry_window_table(&moe->window, &moe->shape, op->slot,
-	                              op->half, moe->shape.rank);
-
-	return (struct ferry_table *)(void *)at;
+	return cpu_table_of(moe, op, moe->shape.rank);
 }
 
 /* cpu_capacity.c */
