@@ -30,7 +30,7 @@ bench:
 	@scripts/bench build/release
 
 install:
-	@$(SETUP) build
+	@$(SETUP) build manual
 	@scripts/build release $(JOBS)
 	cmake --install build/release --prefix '$(PREFIX)'
 
