@@ -58,12 +58,31 @@ static int unknown(const char *word)
 	return EXIT_USAGE;
 }
 
+static int run(int argc, char **argv)
+{
+	for (int i = 0; i < N_COMMANDS; i++)
+		if (!strcmp(argv[0], commands[i].name))
+			return commands[i].main(argc, argv);
+	return unknown(argv[0]);
+}
+
+/* ferry help COMMAND is ferry COMMAND --help. */
+static int help_of(char *command)
+{
+	char option[] = "--help";
+	char *words[] = {command, option, NULL};
+
+	return run(2, words);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 2) {
 		help(stderr);
 		return EXIT_USAGE;
 	}
+	if (!strcmp(argv[1], "help") && argc > 2)
+		return help_of(argv[2]);
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
 	    !strcmp(argv[1], "help")) {
 		help(stdout);
@@ -73,8 +92,5 @@ int main(int argc, char **argv)
 		printf("ferry %s\n", ferry_version_text());
 		return EXIT_GOOD;
 	}
-	for (int i = 0; i < N_COMMANDS; i++)
-		if (!strcmp(argv[1], commands[i].name))
-			return commands[i].main(argc - 1, argv + 1);
-	return unknown(argv[1]);
+	return run(argc - 1, argv + 1);
 }

@@ -51,11 +51,11 @@ static void print_option(const struct opt *o)
 	snprintf(text, sizeof(text), "%s", o->help);
 	for (int i = 0; o->choices && o->choices[i]; i++)
 		add(text, "%s%s", i ? ", " : ": ", o->choices[i]);
-	if (o->type != OPT_FLAG)
-		add(text, " (default %s", o->initial ? o->initial : "none");
+	if (o->initial)
+		add(text, " (default %s", o->initial);
 	if (o->type == OPT_INT || o->type == OPT_LIST)
 		add(text, "; %" PRId64 "..%" PRId64, o->min, o->max);
-	if (o->type != OPT_FLAG)
+	if (o->initial)
 		add(text, ")");
 	if (strlen(left) < HELP_COLUMN)
 		printf("%-*s", HELP_COLUMN, left);

@@ -31,6 +31,9 @@ static void test_no_command(void **state)
 	expect("", 2, "", "Usage: ferry COMMAND");
 	expect("--help", 0, "Usage: ferry COMMAND", "");
 	expect("--version", 0, "ferry 0.", "");
+	expect("help", 0, "Usage: ferry COMMAND", "");
+	expect("help run", 0, "Usage: ferry run ", "");
+	expect("help rnu", 2, "", "did you mean 'run'?");
 }
 
 static void test_unknown_command(void **state)
@@ -69,7 +72,7 @@ static void test_bad_values(void **state)
 	expect("run", 2, "", "ferry run: no program given\n");
 }
 
-/* Every option of a command stands in its help, with a default. */
+/* Every option of a command stands in its help, with its default if any. */
 static void test_help(void **state)
 {
 	static const char *const lines[] = {"info --help", "env --help",
@@ -90,6 +93,8 @@ static void test_help(void **state)
 	expect("bench -h", 0, "(default 7168; 1..1048576)", "");
 	expect("bench -h", 0, "exact, reduced (default", "");
 	expect("run -h", 0, "(default 2; 1..4096)", "");
+	expect("check -h", 0, "FERRY_FABRIC is\n", "");
+	expect("check -h", 0, " given\n", "");
 }
 
 /* Help fits a terminal of 80 columns. */
