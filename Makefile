@@ -33,6 +33,8 @@ install:
 	@$(SETUP) build manual
 	@scripts/build release $(JOBS)
 	cmake --install build/release --prefix '$(PREFIX)'
+	@# The loader finds a new library in its own folders by its cache.
+	@[ -n "$$DESTDIR" ] || [ "$$(id -u)" != 0 ] || ldconfig
 
 clean:
 	rm -rf build

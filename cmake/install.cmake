@@ -34,5 +34,9 @@ foreach(page IN LISTS man_pages man_aliases)
   string(SUBSTRING ${section} 1 1 section)
   install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
 endforeach()
-install(FILES LICENSE README.md CHANGELOG.md DESTINATION
-  ${CMAKE_INSTALL_DOCDIR})
+# The documents as they lie here, so that their links hold.
+install(FILES LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md
+  DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR}
+  FILES_MATCHING PATTERN "*.md" PATTERN "[0-9]*.c" PATTERN "example.h"
+  PATTERN man EXCLUDE)
