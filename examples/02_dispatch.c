@@ -3,6 +3,7 @@
  * 02: dispatch, experts, combine. Expert e multiplies by e + 1, so that the
  * sum is known. Ranks have different numbers of tokens.
  *
+ *     cc 02_dispatch.c $(pkg-config --cflags --libs ferry) -o 02_dispatch
  *     ferry run -n 3 -- ./02_dispatch
  *
  * prints, in any order,

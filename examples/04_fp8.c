@@ -4,6 +4,7 @@
  * for each block of 128, and the TOKEN layout: every row once, in the window,
  * and per expert a list of rows.
  *
+ *     cc 04_fp8.c $(pkg-config --cflags --libs ferry) -lm -o 04_fp8
  *     ferry run -n 2 -- ./04_fp8
  *
  * prints, in any order,

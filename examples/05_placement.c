@@ -3,6 +3,7 @@
  * 05: replicas. Everybody wants expert 0, so a placement puts a copy of it on
  * every rank; the load evens out, and the sums stay the same, bit for bit.
  *
+ *     cc 05_placement.c $(pkg-config --cflags --libs ferry) -o 05_placement
  *     ferry run -n 2 -- ./05_placement
  *
  * prints

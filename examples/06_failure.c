@@ -3,6 +3,7 @@
  * 06: a rank dies in the middle of a step. The others notice at once, agree on
  * who it was, close, and would go on in a new world. Ranks are processes.
  *
+ *     cc 06_failure.c $(pkg-config --cflags --libs ferry) -o 06_failure
  *     ferry run -n 3 --grace-ms 5000 -- ./06_failure
  *
  * prints, in any order,

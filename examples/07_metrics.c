@@ -3,6 +3,7 @@
  * 07: what a channel did: counters, Prometheus text, and a trace of events for
  * ui.perfetto.dev.
  *
+ *     cc 07_metrics.c $(pkg-config --cflags --libs ferry) -o 07_metrics
  *     FERRY_TRACE=/tmp/trace-%r.json ferry run -n 2 -- ./07_metrics
  *
  * prints the metrics of rank 0, such as
