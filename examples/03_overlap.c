@@ -3,8 +3,8 @@
  * 03: two micro-batches in flight, on slots 0 and 1: while one is computed,
  * the other travels. Ranks are threads here, which needs no launcher.
  *
- *     cc 03_overlap.c $(pkg-config --cflags --libs ferry) -pthread -o 03_overlap
- *     ./03_overlap
+ *     cc 03_overlap.c $(pkg-config --cflags --libs ferry) -pthread -o overlap
+ *     ./overlap
  *
  * prints
  *
