@@ -101,7 +101,7 @@ static void test_fabric(struct check_run *run, const struct crew *crew)
 
 static void test_all(struct check_run *run, struct crew *crew)
 {
-	struct ferry_fabric_info fabric;
+	struct ferry_fabric_info fabric = FERRY_FABRIC_INFO_INIT;
 
 	for (int i = 0; i < FABRICS_MAX && ferry_fabric_get(i, &fabric); i++) {
 		if (fabric.score > 0) {

@@ -44,7 +44,7 @@ static void print_assignment(const char *name, const char *value)
 /* A comment and an assignment: the output can be sourced by a shell. */
 static void print_text(bool set_only)
 {
-	struct ferry_env env;
+	struct ferry_env env = FERRY_ENV_INIT;
 
 	for (int i = 0; ferry_env_get(i, &env); i++) {
 		if (set_only && !env.value)

@@ -51,7 +51,7 @@ static void print_build(void)
 
 static void print_fabrics(void)
 {
-	struct ferry_fabric_info fabric;
+	struct ferry_fabric_info fabric = FERRY_FABRIC_INFO_INIT;
 
 	puts("\nfabric    score  why");
 	for (int i = 0; ferry_fabric_get(i, &fabric); i++)
@@ -106,7 +106,7 @@ static void print_machine(const struct machine *m)
 static void print_text(bool report)
 {
 	struct machine machine;
-	struct ferry_env env;
+	struct ferry_env env = FERRY_ENV_INIT;
 
 	machine_read(&machine);
 	print_build();
@@ -123,7 +123,7 @@ static void print_text(bool report)
 
 static cJSON *fabrics_json(void)
 {
-	struct ferry_fabric_info fabric;
+	struct ferry_fabric_info fabric = FERRY_FABRIC_INFO_INIT;
 	cJSON *array = cJSON_CreateArray();
 
 	for (int i = 0; ferry_fabric_get(i, &fabric); i++) {

@@ -13,7 +13,7 @@ enum { FABRICS_MAX = 32 };
 
 static int complain_unknown(const struct opt_command *command, const char *name)
 {
-	struct ferry_fabric_info fabric;
+	struct ferry_fabric_info fabric = FERRY_FABRIC_INFO_INIT;
 	const char *names[FABRICS_MAX];
 	size_t n = 0;
 
@@ -29,7 +29,7 @@ static int complain_unknown(const struct opt_command *command, const char *name)
 int fabric_choose(const struct opt_command *command, const char *name,
                   struct crew *crew)
 {
-	struct ferry_fabric_info fabric;
+	struct ferry_fabric_info fabric = FERRY_FABRIC_INFO_INIT;
 	if (!name)
 		name = getenv("FERRY_FABRIC");
 	const char *colon = name ? strrchr(name, ':') : NULL;

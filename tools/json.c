@@ -31,7 +31,7 @@ const char *env_shown(const struct ferry_env *env)
 cJSON *json_env(bool set_only)
 {
 	cJSON *array = cJSON_CreateArray();
-	struct ferry_env env;
+	struct ferry_env env = FERRY_ENV_INIT;
 
 	for (int i = 0; ferry_env_get(i, &env); i++) {
 		if (set_only && !env.value)

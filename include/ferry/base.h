@@ -172,16 +172,21 @@ ferry_world_allgather(struct ferry_world *world, const void *in, void *out,
 
 /** One environment variable that the library reads. */
 struct ferry_env {
+	size_t size;
 	const char *name; /* "FERRY_TIMEOUT_MS" */
 	const char *type; /* "int", "string", "choice" */
 	const char *default_text;
 	const char *help;  /* one sentence, with unit and what is allowed */
 	const char *value; /* in force now, NULL: unset; a secret: "(set)" */
 };
+#define FERRY_ENV_INIT                                                         \
+	{                                                                      \
+		sizeof(struct ferry_env), NULL, NULL, NULL, NULL, NULL         \
+	}
 
 /**
- * The i-th variable (0-based) into *env; false when i is past the last.
- * Strings are static or belong to the environment.
+ * The i-th variable (0-based) into *env; false when i is past the last
+ * or env->size is not set. Strings are static or belong to the environment.
  */
 FERRY_API bool ferry_env_get(int i, struct ferry_env *env);
 

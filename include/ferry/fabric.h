@@ -38,15 +38,24 @@ enum ferry_cap {
 
 /** One fabric that this build knows; the strings are static. */
 struct ferry_fabric_info {
+	size_t size;
 	const char *name;    /* "shm" */
 	const char *summary; /* one line */
 	int score;           /* > 0: usable here, higher is chosen first */
 	char reason[160];    /* why, or why not */
 };
+#define FERRY_FABRIC_INFO_INIT                                                 \
+	{                                                                      \
+		sizeof(struct ferry_fabric_info), NULL, NULL, 0,               \
+		{                                                              \
+			0                                                      \
+		}                                                              \
+	}
 
 /**
  * The i-th fabric (0-based) and whether it works on this machine; false when
- * i is past the last. Needs no world; may take milliseconds.
+ * i is past the last or info->size is not set. Needs no world; may take
+ * milliseconds.
  */
 FERRY_API bool ferry_fabric_get(int i, struct ferry_fabric_info *info);
 

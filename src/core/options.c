@@ -12,6 +12,7 @@
 
 #include "ctx.h"
 #include "nearest.h"
+#include "sized.h"
 
 enum option_type { OPTION_INT, OPTION_MS, OPTION_STRING, OPTION_CHOICE };
 
@@ -236,13 +237,17 @@ bool ferry_env_get(int i, struct ferry_env *env)
 		return false;
 	const struct option *o = &options[i];
 
-	env->name = o->name;
-	env->type = types[o->type];
-	env->default_text = o->default_text;
-	env->help = o->help;
-	env->value = getenv(o->name);
+	struct ferry_env found = {
+		.size = sizeof(found),
+		.name = o->name,
+		.type = types[o->type],
+		.default_text = o->default_text,
+		.help = o->help,
+		.value = getenv(o->name),
+	};
+
 	/* A list of settings ends up in bug reports; the secret must not. */
-	if (env->value && !strcmp(o->name, "FERRY_SECRET"))
-		env->value = "(set)";
-	return true;
+	if (found.value && !strcmp(o->name, "FERRY_SECRET"))
+		found.value = "(set)";
+	return ferry_sized_give(env, &found, sizeof(found), "env") == FERRY_OK;
 }

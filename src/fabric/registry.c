@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../core/sized.h"
 #include "world.h"
 
 const struct ferry_fabric_ops *const ferry_fabrics[] = {
@@ -40,10 +41,13 @@ bool ferry_fabric_get(int i, struct ferry_fabric_info *info)
 			return false;
 	const struct ferry_fabric_ops *ops = ferry_fabrics[i];
 
-	info->name = ops->name;
-	info->summary = ops->summary;
-	info->score = ops->probe(NULL, info->reason);
-	return true;
+	struct ferry_fabric_info found = FERRY_FABRIC_INFO_INIT;
+
+	found.name = ops->name;
+	found.summary = ops->summary;
+	found.score = ops->probe(NULL, found.reason);
+	return ferry_sized_give(info, &found, sizeof(found), "fabric_info") ==
+	       FERRY_OK;
 }
 
 static const struct ferry_fabric_ops *by_name(const char *name)

@@ -137,7 +137,7 @@ static void test_bad_environment(void **state)
 
 static void test_env_get(void **state)
 {
-	struct ferry_env env;
+	struct ferry_env env = FERRY_ENV_INIT;
 	int n = 0;
 
 	(void)state;
@@ -164,6 +164,8 @@ static void test_env_get(void **state)
 	}
 	assert_true(n >= 17);
 	assert_false(ferry_env_get(-1, &env));
+	env.size = 0;
+	assert_false(ferry_env_get(0, &env));
 	unsetenv("FERRY_SECRET");
 	unsetenv("FERRY_SHM");
 }

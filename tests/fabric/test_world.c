@@ -22,7 +22,7 @@
 static void test_fabrics(void **state)
 {
 	static const char *const names[] = {"local", "shm", "wire"};
-	struct ferry_fabric_info info;
+	struct ferry_fabric_info info = FERRY_FABRIC_INFO_INIT;
 	int score = 1000;
 
 	(void)state;
@@ -36,6 +36,8 @@ static void test_fabrics(void **state)
 	assert_false(ferry_fabric_get(3, &info));
 	assert_false(ferry_fabric_get(-1, &info));
 	assert_false(ferry_fabric_get(1000, &info));
+	info.size = 0;
+	assert_false(ferry_fabric_get(0, &info));
 }
 
 static void test_world_of_one(void **state)
