@@ -51,10 +51,10 @@ static void print_text(bool set_only)
 			continue;
 		printf("# %s: %s, default '%s'. %s.\n", env.name, env.type,
 		       env.default_text, env.help);
-		if (env.value)
-			print_assignment(env.name, env_shown(&env));
-		else
-			printf("#%s=\n", env.name);
+		if (!env.value)
+			putchar('#');
+		print_assignment(env.name, env.value ? env_shown(&env)
+		                                     : env.default_text);
 	}
 }
 

@@ -147,7 +147,8 @@ static void test_env(void **state)
 	unsetenv("FERRY_SECRET");
 	unsetenv("FERRY_RENDEZVOUS");
 	expect("env --set-only", 0, "", "");
-	expect("env", 0, "#FERRY_TRACE=\n", "");
+	expect("env", 0, "\n#FERRY_SPIN_US='50'\n", "");
+	expect("env", 0, "#FERRY_TRACE=''\n", "");
 }
 
 int main(void)
