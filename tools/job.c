@@ -145,10 +145,8 @@ static void supervise(struct job *job, struct pollfd *fds)
 		escalate(job);
 	}
 	/* What the ranks wrote last; a grandchild may hold the pipes open. */
-	for (int32_t i = 0; i < n_relays; i++) {
-		relay_move(&job->relays[i]);
-		relay_finish(&job->relays[i]);
-	}
+	for (int32_t i = 0; i < n_relays; i++)
+		relay_drain(&job->relays[i]);
 }
 
 int job_run(const struct job_config *config)

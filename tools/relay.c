@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -98,24 +99,46 @@ void relay_finish(struct relay *relay)
 	relay->line = NULL;
 }
 
+/* Reads once; *n: how much came, 0 when there is no more for now. */
+static bool move_once(struct relay *relay, size_t *n)
+{
+	*n = 0;
+	if (!grow(relay))
+		return false;
+	const size_t searched = relay->used;
+	const ssize_t got = read(relay->from, relay->line + searched,
+	                         relay->size - searched);
+
+	if (got < 0)
+		return errno == EAGAIN || errno == EINTR;
+	if (got == 0) {
+		relay_finish(relay);
+		return true;
+	}
+	*n = (size_t)got;
+	relay->used += *n;
+	return flush_lines(relay, searched);
+}
+
 bool relay_move(struct relay *relay)
 {
-	while (relay->from >= 0) {
-		if (!grow(relay))
-			return false;
-		const size_t searched = relay->used;
-		const ssize_t n = read(relay->from, relay->line + searched,
-		                       relay->size - searched);
+	size_t n = 1;
 
-		if (n < 0)
-			return errno == EAGAIN || errno == EINTR;
-		if (n == 0) {
-			relay_finish(relay);
-			return true;
-		}
-		relay->used += (size_t)n;
-		if (!flush_lines(relay, searched))
-			return false;
-	}
+	for (size_t moved = 0; n && moved < RELAY_TURN_BYTES; moved += n)
+		if (relay->from < 0 || !move_once(relay, &n))
+			return relay->from < 0;
 	return true;
+}
+
+void relay_drain(struct relay *relay)
+{
+	int left = 0;
+	size_t n = 1;
+
+	if (relay->from < 0 || ioctl(relay->from, FIONREAD, &left))
+		left = 0;
+	for (; left > 0 && n && relay->from >= 0; left -= (int)n)
+		if (!move_once(relay, &n))
+			break;
+	relay_finish(relay);
 }

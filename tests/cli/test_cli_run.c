@@ -37,18 +37,18 @@ static pid_t start(const char *options, const char *script, int *out)
 	return program_start(words, out);
 }
 
-/* Reads until the text has come; fails after some seconds. */
-static void await(int fd, const char *text)
+/* Reads until both texts have come; fails after some seconds. */
+static void await_both(int fd, const char *text, const char *other)
 {
 	char seen[4096] = "";
 	size_t used = 0;
 	const uint64_t deadline = ferry_deadline_ns(20000);
 
-	while (!strstr(seen, text)) {
+	while (!strstr(seen, text) || !strstr(seen, other)) {
 		struct pollfd p = {fd, POLLIN, 0};
 
 		if (ferry_now_ns() > deadline)
-			fail_msg("no '%s' in '%s'", text, seen);
+			fail_msg("no '%s' or '%s' in '%s'", text, other, seen);
 		if (poll(&p, 1, 100) <= 0)
 			continue;
 		const ssize_t n =
@@ -58,6 +58,11 @@ static void await(int fd, const char *text)
 			fail_msg("ended before '%s': '%s'", text, seen);
 		used += (size_t)n;
 	}
+}
+
+static void await(int fd, const char *text)
+{
+	await_both(fd, text, text);
 }
 
 /* How many processes have `mark` in their command line. */
@@ -260,10 +265,9 @@ static void test_signals_are_passed_on(void **state)
 	                        &out);
 
 	(void)state;
-	await(out, "[0] ready\n");
-	/* The other rank may not be there yet; ask until it answers. */
+	await_both(out, "[0] ready\n", "[1] ready\n");
 	kill(pid, SIGUSR1);
-	await(out, "[0] usr1\n");
+	await_both(out, "[0] usr1\n", "[1] usr1\n");
 	kill(pid, SIGTERM);
 	assert_int_equal(program_wait(pid), 6);
 	close(out);
@@ -357,6 +361,52 @@ static void test_background_child(void **state)
 	program_free(&p);
 }
 
+/* A process that reads and forgets. */
+static pid_t swallow(int fd)
+{
+	const pid_t pid = fork();
+
+	if (pid == 0) {
+		char bytes[65536];
+
+		while (read(fd, bytes, sizeof(bytes)) > 0)
+			;
+		_exit(0);
+	}
+	close(fd);
+	return pid;
+}
+
+/* A rank that never stops to write does not make ferry run deaf. */
+static void test_flood(void **state)
+{
+	const uint64_t start_ns = ferry_now_ns();
+	int out;
+	const pid_t pid = start("-t", "exec yes", &out);
+
+	(void)state;
+	await(out, "] y\n");
+	const pid_t reader = swallow(out);
+
+	usleep(200000);
+	kill(pid, SIGTERM);
+	assert_int_equal(program_wait(pid), 128 + SIGTERM);
+	assert_int_equal(program_wait(reader), 0);
+	assert_true(ferry_now_ns() - start_ns < 10 * 1000000000u);
+}
+
+/* Nor does what a rank leaves behind keep it. */
+static void test_flood_of_a_background_child(void **state)
+{
+	const uint64_t start_ns = ferry_now_ns();
+	struct program p = run("-n 2 -t", "yes & sleep 0.2");
+
+	(void)state;
+	assert_int_equal(p.status, 0);
+	assert_true(ferry_now_ns() - start_ns < 10 * 1000000000u);
+	program_free(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -376,6 +426,8 @@ int main(void)
 		cmocka_unit_test(test_a_long_line),
 		cmocka_unit_test(test_streams_stay_apart),
 		cmocka_unit_test(test_background_child),
+		cmocka_unit_test(test_flood),
+		cmocka_unit_test(test_flood_of_a_background_child),
 	};
 
 	srand((unsigned)getpid());
