@@ -75,7 +75,7 @@ static int help_of(char *command)
 	return run(2, words);
 }
 
-int main(int argc, char **argv)
+static int command(int argc, char **argv)
 {
 	if (argc < 2) {
 		help(stderr);
@@ -93,4 +93,18 @@ int main(int argc, char **argv)
 		return EXIT_GOOD;
 	}
 	return run(argc - 1, argv + 1);
+}
+
+/* Results that did not arrive, on a full disk say, are no success. */
+static int end_output(int status)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return status;
+	fprintf(stderr, "ferry: not all results could be written to stdout\n");
+	return status == EXIT_GOOD ? EXIT_FAILED : status;
+}
+
+int main(int argc, char **argv)
+{
+	return end_output(command(argc, argv));
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the tool says, where it says it, and its exit status. */
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "cli_cmocka.h"
 #include "program.h"
@@ -151,6 +153,20 @@ static void test_env(void **state)
 	expect("env", 0, "#FERRY_TRACE=''\n", "");
 }
 
+/* ferry env > /dev/full */
+static void test_full_disk(void **state)
+{
+	char line[512];
+
+	(void)state;
+	snprintf(line, sizeof(line), "%s env > /dev/full 2> /dev/null",
+	         ferry_program);
+	const int status = system(line);
+
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -162,6 +178,7 @@ int main(void)
 		cmocka_unit_test(test_help_is_narrow),
 		cmocka_unit_test(test_info),
 		cmocka_unit_test(test_env),
+		cmocka_unit_test(test_full_disk),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
