@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "../core/bits.h"
+#include "../proto/sizes.h"
 
 static bool drops(const struct ferry_shape *shape)
 {
@@ -42,10 +43,11 @@ static size_t op_bytes(const struct ferry_shape *shape)
 	const size_t flags =
 		shape->quantize ? (size_t)shape->max_tokens * sizeof(bool) : 0;
 
-	return sizeof(struct cpu_op) + ferry_route_heap_bytes(shape) +
-	       weights_bytes(shape) + dropped_bytes(shape) +
-	       quantized_bytes(shape) + flags +
-	       (size_t)shape->n_groups * sizeof(struct ferry_table *);
+	return size_add(
+		ferry_route_heap_bytes(shape),
+		sizeof(struct cpu_op) + weights_bytes(shape) +
+			dropped_bytes(shape) + quantized_bytes(shape) + flags +
+			(size_t)shape->n_groups * sizeof(struct ferry_table *));
 }
 
 static size_t rank_bytes(void)
@@ -60,14 +62,22 @@ static size_t rank_bytes(void)
 static enum ferry_status query(const struct ferry_shape *shape,
                                struct ferry_moe_need *need)
 {
+	const size_t once = sizeof(struct ferry_engine) +
+	                    (size_t)shape->n_ranks * rank_bytes() +
+	                    ferry_window_n_signals(shape) * sizeof(uint64_t) +
+	                    (size_t)shape->n_expert_slots * sizeof(int64_t) +
+	                    shape->back_stride;
+
 	need->path = "counts";
-	need->heap_bytes = sizeof(struct ferry_engine) +
-	                   (size_t)shape->n_slots * op_bytes(shape) +
-	                   (size_t)shape->n_ranks * rank_bytes() +
-	                   ferry_window_n_signals(shape) * sizeof(uint64_t) +
-	                   (size_t)shape->n_expert_slots * sizeof(int64_t) +
-	                   shape->back_stride;
-	return FERRY_OK;
+	need->heap_bytes = size_add(
+		once, size_mul((size_t)shape->n_slots, op_bytes(shape)));
+	if (need->heap_bytes <= PTRDIFF_MAX)
+		return FERRY_OK;
+	return ferry_fail(NULL, FERRY_RANGE,
+	                  "moe_config: the heap exceeds 2^63 bytes: n_ranks "
+	                  "%d, max_tokens %d, topk %d, n_slots %d",
+	                  shape->n_ranks, shape->max_tokens, shape->topk,
+	                  shape->n_slots);
 }
 
 /* Zeroed; a size of 0 gives memory too, so that NULL means failure. */

@@ -217,18 +217,32 @@ static int64_t worst_rows(const struct ferry_shape *s, int64_t n_copies,
 	return rows / alignment * alignment;
 }
 
+/* Rows of one slot are counted in 32 bits at the receiver. */
+static enum ferry_status check_slot_rows(const struct ferry_shape *s,
+                                         int64_t n_rows)
+{
+	if (n_rows <= INT32_MAX)
+		return FERRY_OK;
+	return ferry_fail(NULL, FERRY_RANGE,
+	                  "moe_config: max_tokens is %d: an expert slot may "
+	                  "get %lld rows, allowed are %d; max_recv_rows bounds "
+	                  "them",
+	                  s->max_tokens, (long long)n_rows, INT32_MAX);
+}
+
 static enum ferry_status take_capacity(struct ferry_shape *s, int64_t max_rows)
 {
 	const int64_t n_rows = (int64_t)s->n_groups * s->max_tokens;
 	const int64_t n_copies = n_rows * s->topk;
-	const bool padded = s->layout == FERRY_EXPERT_PADDED;
 
 	s->padded_rows = n_rows;
-	if (padded) {
+	if (s->layout == FERRY_EXPERT_PADDED) {
 		if (max_rows)
 			s->padded_rows = min_i64(max_rows, n_copies);
-		s->recv_rows = s->padded_rows * s->max_expert_slots;
 		s->bounded = s->padded_rows < n_copies;
+		/* First, or the product would not fit in 64 bits. */
+		FERRY_TRY(check_slot_rows(s, s->padded_rows));
+		s->recv_rows = s->padded_rows * s->max_expert_slots;
 	} else {
 		const int64_t worst = worst_rows(s, n_copies, s->alignment);
 
@@ -236,25 +250,14 @@ static enum ferry_status take_capacity(struct ferry_shape *s, int64_t max_rows)
 		if (max_rows && max_rows < worst)
 			s->recv_rows = max_rows / s->alignment * s->alignment;
 		s->bounded = s->recv_rows < worst;
+		FERRY_TRY(check_slot_rows(s, min_i64(n_copies, s->recv_rows)));
 	}
-	if (!s->recv_rows)
-		return ferry_fail(NULL, FERRY_RANGE,
-		                  "moe_config: max_recv_rows is %lld, allowed "
-		                  "are 0 (the default) and from the "
-		                  "alignment, %d, up",
-		                  (long long)max_rows, s->alignment);
-	/* Rows of one slot are counted in 32 bits at the receiver. */
-	const int64_t of_a_slot =
-		padded ? s->padded_rows : min_i64(n_copies, s->recv_rows);
-
-	if (of_a_slot > INT32_MAX)
-		return ferry_fail(NULL, FERRY_RANGE,
-		                  "moe_config: max_tokens is %d: an expert "
-		                  "slot may get %lld rows, allowed are %d; "
-		                  "max_recv_rows bounds them",
-		                  s->max_tokens, (long long)of_a_slot,
-		                  INT32_MAX);
-	return FERRY_OK;
+	if (s->recv_rows)
+		return FERRY_OK;
+	return ferry_fail(NULL, FERRY_RANGE,
+	                  "moe_config: max_recv_rows is %lld, allowed are 0 "
+	                  "(the default) and from the alignment, %d, up",
+	                  (long long)max_rows, s->alignment);
 }
 
 static enum ferry_status take_receive(struct ferry_shape *s,

@@ -51,6 +51,10 @@ static void config_numbers(struct rank *rank)
 	CONFIG(c.group_size = 5, FERRY_RANGE, "group_size is 5", "0..4");
 	CONFIG(c.group_size = 3, FERRY_INVAL, "group_size is 3", "divisors",
 	       "4");
+	/* A window that fits in 63 bits, with a heap that does not. */
+	CONFIG((c.n_ranks = 65536, c.max_tokens = 805306368, c.hidden = 1,
+	        c.topk = 64, c.n_slots = 256, c.max_recv_rows = 1),
+	       FERRY_RANGE, "heap exceeds 2^63 bytes", "n_slots 256");
 }
 
 static void config_types(struct rank *rank)

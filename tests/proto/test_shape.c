@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "core/ctx.h"
 #include "proto/table.h"
 #include "proto/window.h"
 
@@ -396,6 +397,16 @@ static void large(void **state)
 	refused(c, FERRY_RANGE,
 	        "an expert slot may get 4294967296 rows, "
 	        "allowed are 2147483647; max_recv_rows");
+	/* As many slots as there may be: the product fits in no 64 bits. */
+	static int32_t all_on_one[FERRY_MAX_RANKS] = {FERRY_MAX_EXPERTS};
+
+	c.expert_slots = all_on_one;
+	c.max_tokens = INT32_MAX;
+	assert_int_equal(ferry_shape_init(&s, &c, FERRY_MAX_RANKS, 0),
+	                 FERRY_RANGE);
+	assert_non_null(strstr(ferry_last_error(), "140737488289792 rows"));
+	c.expert_slots = NULL;
+	c.max_tokens = 1 << 30;
 	c.max_recv_rows = 1 << 20;
 	c.hidden = 1 << 30;
 	s = shape_of(&c, RANKS);
