@@ -134,6 +134,8 @@ static uint64_t content_hash(const struct cpu_op *op,
 	const int32_t *slots = ferry_table_slots_const(table);
 	uint64_t h = hash_u64((uint64_t)table->n_tokens, (uint64_t)table->topk);
 
+	/* Weights of 0 and none at all, which means 1, are not the same. */
+	h = hash_u64(h, op->weights != NULL);
 	for (size_t i = 0; i < n; i++) {
 		const uint32_t w = op->weights ? f32_bits(op->weights[i]) : 0;
 

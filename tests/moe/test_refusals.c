@@ -219,11 +219,11 @@ static void overflow_is_an_error_everywhere(void **state)
 }
 
 /* Two ranks of a group that do not have the same tokens. */
-enum { MATE_ID, MATE_WEIGHT, MATE_COUNT, MATE_TOPK, N_MATES };
+enum { MATE_ID, MATE_WEIGHT, MATE_NO_WEIGHTS, MATE_COUNT, MATE_TOPK, N_MATES };
 
 static void mates_body(struct rank *rank)
 {
-	static const char *const parts[N_MATES] = {"rank 3", "rank 3",
+	static const char *const parts[N_MATES] = {"rank 3", "rank 3", "rank 3",
 	                                           "n_tokens", "topk"};
 	const int what = *(const int *)rank->arg;
 	struct ferry_moe_config config = small();
@@ -233,6 +233,8 @@ static void mates_body(struct rank *rank)
 	struct drive_op *op = begin(rank, d);
 	struct traffic_batch *b = drive_batch(op);
 
+	if (what == MATE_NO_WEIGHTS && rank->rank == 2)
+		memset(b->weights, 0, b->weights_bytes);
 	if (rank->rank == 3) {
 		int32_t id;
 
@@ -241,6 +243,8 @@ static void mates_body(struct rank *rank)
 			set_id(op, 0, 0, (id + 1) % 8);
 		else if (what == MATE_WEIGHT)
 			b->weights[5] += 1;
+		else if (what == MATE_NO_WEIGHTS)
+			b->in.topk_weights = NULL; /* not 0 but 1 */
 		else if (what == MATE_COUNT)
 			b->in.n_tokens = 2;
 		else
