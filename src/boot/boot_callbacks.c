@@ -114,12 +114,12 @@ static enum ferry_status check(struct ferry_ctx *ctx,
 		                  "be a function",
 		                  callbacks->allgather ? "barrier"
 		                                       : "allgather");
-	if (n_ranks < 1)
+	if (n_ranks < 1 || n_ranks > FERRY_MAX_RANKS)
 		return ferry_fail(
 			ctx, FERRY_INVAL,
 			"world_open: n_ranks is %d, with callbacks it "
-			"must be at least 1",
-			n_ranks);
+			"must be 1..%d",
+			n_ranks, FERRY_MAX_RANKS);
 	if (rank < 0 || rank >= n_ranks)
 		return ferry_fail(ctx, FERRY_INVAL,
 		                  "world_open: rank is %d, allowed are 0..%d",

@@ -213,7 +213,10 @@ static void test_refused(void **state)
 	(void)state;
 	config.callbacks = &callbacks;
 	assert_refused(&config, "world_open: n_ranks is 0, with callbacks it "
-	                        "must be at least 1");
+	                        "must be 1..65536");
+	config.n_ranks = INT32_MAX;
+	assert_refused(&config, "world_open: n_ranks is 2147483647, with "
+	                        "callbacks it must be 1..65536");
 	config.n_ranks = 3;
 	config.rank = 3;
 	assert_refused(&config, "world_open: rank is 3, allowed are 0..2");
