@@ -48,7 +48,7 @@ static void run_ringers(struct at *at, int to)
 
 		if (next != N_RINGERS)
 			n.ringers[to][next]++;
-		emit(at, &n, A_RING, to, i, next);
+		emit(at, &n, A_RING, to, i, (int)next);
 	}
 }
 

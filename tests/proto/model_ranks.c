@@ -90,9 +90,9 @@ static void post(const struct at *at, struct state *n, const struct thread *t,
 
 	*put = POSTED;
 	if (at->m->at_once)
-		*put = (uint8_t)(READ |
-		                 source_of(n, t->slot, t->half, kind, t->rank)
-		                         << TAG_SHIFT);
+		*put = (uint8_t)(READ | source_of(n, t->slot, t->half,
+		                                  (int)kind, t->rank)
+		                                << TAG_SHIFT);
 }
 
 static void send_by_plan(struct at *at, const struct thread *t, int plan)
