@@ -111,18 +111,15 @@ static int32_t decided_elsewhere(const struct ferry_segment *segment)
 }
 
 /*
- * Is rank r to blame by what is known, so that nobody waits for its word? Who
- * was only asked did not wait long enough to blame: r may be the one that has
- * found the failure, and its verdict may still be on its way.
+ * Will rank r never tell anything? Who is only late may still tell: that it
+ * waits itself, and for whom, or that it has found the failure.
  */
-static bool suspected(const struct ferry_segment *segment, int32_t r)
+static bool gone(const struct ferry_segment *segment, int32_t r)
 {
 	for (int32_t i = 0; i < segment->world->n_ranks; i++) {
 		const struct ferry_verdict *v = &segment->verdicts[i];
 
-		if (segment->here[i] && v->root == r &&
-		    !(v->flags & FERRY_VERDICT_ASKED) &&
-		    (v->status == FERRY_PEER || v->status == FERRY_TIMEOUT))
+		if (segment->here[i] && v->root == r && v->status == FERRY_PEER)
 			return true;
 	}
 	return dead(segment, r);
@@ -132,7 +129,7 @@ static bool suspected(const struct ferry_segment *segment, int32_t r)
 static bool complete(const struct ferry_segment *segment)
 {
 	for (int32_t r = 0; r < segment->world->n_ranks; r++)
-		if (!segment->here[r] && !suspected(segment, r))
+		if (!segment->here[r] && !gone(segment, r))
 			return false;
 	return true;
 }

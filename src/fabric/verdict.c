@@ -15,22 +15,14 @@ enum verdict_class {
 	CLASS_DEATH,
 	CLASS_CONTENT,
 	CLASS_ABORT,
-	CLASS_TIMEOUT_SILENT,
 	CLASS_TIMEOUT,
-	CLASS_ASKED_SILENT,
 	CLASS_ASKED,
 	CLASS_NO_ROOT,
 	CLASS_GOODBYE,
 };
 
-static enum verdict_class class_of(const struct ferry_verdict *all,
-                                   const bool *here, int32_t n, int32_t r)
+static enum verdict_class class_of(const struct ferry_verdict *v)
 {
-	const struct ferry_verdict *v = &all[r];
-	const bool root_reports = v->root >= 0 && v->root < n &&
-	                          here[v->root] &&
-	                          all[v->root].status != FERRY_OK;
-
 	switch (v->status) {
 	case FERRY_OK:
 		return CLASS_GOODBYE;
@@ -41,9 +33,8 @@ static enum verdict_class class_of(const struct ferry_verdict *all,
 	case FERRY_TIMEOUT:
 		if (v->root < 0)
 			return CLASS_NO_ROOT;
-		if (v->flags & FERRY_VERDICT_ASKED)
-			return root_reports ? CLASS_ASKED : CLASS_ASKED_SILENT;
-		return root_reports ? CLASS_TIMEOUT : CLASS_TIMEOUT_SILENT;
+		return v->flags & FERRY_VERDICT_ASKED ? CLASS_ASKED
+		                                      : CLASS_TIMEOUT;
 	default:
 		return CLASS_CONTENT;
 	}
@@ -74,8 +65,9 @@ static int order_within(const struct ferry_verdict *a,
 	return order ? order : order_i64(a->reporter, b->reporter);
 }
 
-int32_t ferry_verdict_choose(const struct ferry_verdict *verdicts,
-                             const bool *here, int32_t n)
+/* The verdict that counts most, whatever the others say of its root. */
+static int32_t best_of(const struct ferry_verdict *verdicts, const bool *here,
+                       int32_t n)
 {
 	enum verdict_class best_class = CLASS_GOODBYE;
 	int32_t best = -1;
@@ -83,7 +75,7 @@ int32_t ferry_verdict_choose(const struct ferry_verdict *verdicts,
 	for (int32_t r = 0; r < n; r++) {
 		if (!here[r])
 			continue;
-		const enum verdict_class c = class_of(verdicts, here, n, r);
+		const enum verdict_class c = class_of(&verdicts[r]);
 
 		if (c > best_class || c == CLASS_GOODBYE)
 			continue;
@@ -94,6 +86,30 @@ int32_t ferry_verdict_choose(const struct ferry_verdict *verdicts,
 		best = r;
 	}
 	return best;
+}
+
+static bool waits_for_somebody(const struct ferry_verdict *v)
+{
+	return v->status == FERRY_TIMEOUT && v->root >= 0;
+}
+
+int32_t ferry_verdict_choose(const struct ferry_verdict *verdicts,
+                             const bool *here, int32_t n)
+{
+	const int32_t best = best_of(verdicts, here, n);
+	int32_t at = best;
+
+	if (best < 0 || !waits_for_somebody(&verdicts[best]))
+		return best;
+	for (int32_t step = 0; step < n; step++) {
+		const int32_t root = verdicts[at].root;
+
+		if (root >= n || !here[root] ||
+		    !waits_for_somebody(&verdicts[root]))
+			return at;
+		at = root;
+	}
+	return best; /* they wait for each other */
 }
 
 __attribute__((format(printf, 3, 4))) static void

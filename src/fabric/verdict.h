@@ -14,10 +14,11 @@
  * there. -1 when none is. A good-bye is never chosen.
  *
  * A death comes first: what else was reported may follow from it. Then errors
- * found by content, then an abort, then timeouts: of these the ones whose root
- * is silent, because a rank that reports is not the one that all wait for; and
- * those that were found before those that were asked for. Within a class the
- * earliest by (epoch, phase, slot), then the smallest root and reporter.
+ * found by content, then an abort, then timeouts, those that were found before
+ * those that were asked for. Within a class the earliest by (epoch, phase,
+ * slot), then the smallest root and reporter. A timeout whose root waits for
+ * somebody itself leads on to its root's verdict, and so to the one that all
+ * wait for.
  */
 int32_t ferry_verdict_choose(const struct ferry_verdict *verdicts,
                              const bool *here, int32_t n);

@@ -107,8 +107,8 @@ static void test_order_within_a_class(void **state)
 	expect(v, 2, 1);
 }
 
-/* Rank 0 waits for 1, and 1 for 2: the silent one is the cause. */
-static void test_silent_root(void **state)
+/* Rank 0 waits for 1, and 1 for 2: the one that does not wait is the cause. */
+static void test_who_does_not_wait(void **state)
 {
 	struct ferry_verdict v[] = {
 		make(FERRY_TIMEOUT, 1, 0),
@@ -121,7 +121,14 @@ static void test_silent_root(void **state)
 	/* The silent one turns up and misses nobody. */
 	v[2] = make(FERRY_TIMEOUT, -1, 2);
 	v[2].flags = FERRY_VERDICT_ASKED;
+	expect(v, 3, 1);
+	/* Rank 1 did not give up, it was asked. */
+	v[1].flags = FERRY_VERDICT_ASKED;
+	expect(v, 3, 1);
+	/* They wait for each other: the first by order. */
+	v[1].root = 0;
 	expect(v, 3, 0);
+	v[1].root = 2;
 	/* He had left in good order: that is silence. */
 	v[2] = make(FERRY_OK, -1, 2);
 	expect(v, 3, 1);
@@ -291,7 +298,7 @@ int main(void)
 		cmocka_unit_test(test_classes),
 		cmocka_unit_test(test_content_statuses),
 		cmocka_unit_test(test_order_within_a_class),
-		cmocka_unit_test(test_silent_root),
+		cmocka_unit_test(test_who_does_not_wait),
 		cmocka_unit_test(test_asked),
 		cmocka_unit_test(test_nothing_to_choose),
 		cmocka_unit_test(test_every_order),
