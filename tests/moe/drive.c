@@ -225,7 +225,7 @@ enum ferry_status drive_try_recv(struct drive_op *op)
 void drive_dispatch_recv(struct drive_op *op)
 {
 	RANKS_OK(drive_try_recv(op));
-	drive_out_compare(op);
+	drive_check_recv(op);
 }
 
 void drive_dispatch_fused(struct drive_op *op)
@@ -235,7 +235,7 @@ void drive_dispatch_fused(struct drive_op *op)
 	                        NULL));
 	traffic_scribble_latched(&op->mine);
 	traffic_scribble_rows(&op->mine);
-	drive_out_compare(op);
+	drive_check_recv(op);
 }
 
 /* Row of y that a received row's answer is in. */
@@ -346,7 +346,7 @@ static struct ferry_combine_out combine_out(const struct drive_op *op,
 	return out;
 }
 
-static void compare_sums(struct drive_op *op)
+void drive_check_combine_recv(struct drive_op *op)
 {
 	struct ferry_combine_out want = combine_out(op, op->sum_wanted);
 	const struct oracle_combine_how how = {
@@ -399,7 +399,7 @@ enum ferry_status drive_try_combine_recv(struct drive_op *op)
 void drive_combine_recv(struct drive_op *op)
 {
 	RANKS_OK(drive_try_combine_recv(op));
-	compare_sums(op);
+	drive_check_combine_recv(op);
 }
 
 void drive_combine_fused(struct drive_op *op)
@@ -411,7 +411,7 @@ void drive_combine_fused(struct drive_op *op)
 
 	RANKS_OK(ferry_combine(op->d->moe, op->slot, &in, &out, NULL));
 	memset(op->y, DRIVE_POISON, op->y_bytes);
-	compare_sums(op);
+	drive_check_combine_recv(op);
 }
 
 void drive_end(struct drive_op *op)

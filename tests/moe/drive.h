@@ -95,6 +95,9 @@ enum ferry_status drive_try_send(struct drive_op *op);
 enum ferry_status drive_try_recv(struct drive_op *op);
 enum ferry_status drive_try_combine_send(struct drive_op *op);
 enum ferry_status drive_try_combine_recv(struct drive_op *op);
+/* After one of the two recvs was good: what the checking calls compare. */
+void drive_check_recv(struct drive_op *op);
+void drive_check_combine_recv(struct drive_op *op);
 /* After a failed drive_try_recv: counts, offsets and n_rows are 0. */
 void drive_check_empty(const struct drive_op *op);
 

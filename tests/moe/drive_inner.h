@@ -56,7 +56,6 @@ void *drive_allocate(size_t bytes);
 
 /* drive_out.c */
 void drive_out_make(struct drive_op *op);
-void drive_out_compare(struct drive_op *op);
 void drive_out_free(struct drive_op *op);
 size_t drive_row_bytes(const struct drive_op *op);
 size_t drive_scale_bytes(const struct drive_op *op);

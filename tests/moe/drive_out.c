@@ -251,7 +251,7 @@ static void compare_view(const struct drive_op *op)
 		           (long long)row);
 }
 
-void drive_out_compare(struct drive_op *op)
+void drive_check_recv(struct drive_op *op)
 {
 	static const enum drive_buffer_id first[] = {
 		DRIVE_N_DROPPED, DRIVE_N_ROWS, DRIVE_COUNTS, DRIVE_OFFSETS};
