@@ -277,7 +277,7 @@ static void visit_impostor(struct rank *rank, void (*answer)(int fd),
 	struct visitor *v;
 
 	if (rank->rank == 0) {
-		impostor(meeting->where, answer, 1000);
+		impostor(meeting->where, answer, 2000);
 		return;
 	}
 	RANKS_STATUS(visitor_open(rank, &v), status);
