@@ -305,7 +305,7 @@ static void test_random_kills(void **state)
 	}
 }
 
-/* Rank 2 stalls for twice the timeout, and learns afterwards what became. */
+/* Rank 2 stalls for four times the timeout, and learns afterwards what became. */
 static void stalls(struct rank *rank)
 {
 	struct ferry_segment *s = open_segment(rank);
@@ -322,7 +322,7 @@ static void test_stalls(void **state)
 {
 	const struct ranks how = {.n_ranks = 4, .timeout_ms = SHORT_MS};
 
-	run(*state, how, "stall:rank=2,ms=800,after=30", stalls);
+	run(*state, how, "stall:rank=2,ms=1600,after=30", stalls);
 }
 
 static void *abort_soon(void *world)
