@@ -2,8 +2,10 @@
 /* Memory for tools, which cannot go on without it. */
 #include "alloc.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "opt.h"
@@ -16,9 +18,27 @@ static void *check(void *memory, size_t bytes)
 	exit(EXIT_FAILED);
 }
 
+enum { HUGE_PAGE_BYTES = 2 << 20 };
+
+static bool use_huge_pages;
+
+void alloc_use_huge_pages(bool use)
+{
+	use_huge_pages = use;
+}
+
 void *alloc_or_exit(size_t n, size_t size)
 {
-	return check(calloc(n ? n : 1, size), n * size);
+	const size_t page = HUGE_PAGE_BYTES;
+
+	if (n < page / size || n > SIZE_MAX / 2 / size)
+		return check(calloc(n ? n : 1, size), n * size);
+	const size_t bytes = (n * size + page - 1) / page * page;
+	void *const memory = check(aligned_alloc(page, bytes), bytes);
+
+	if (use_huge_pages)
+		madvise(memory, bytes, MADV_HUGEPAGE); /* a hint */
+	return memset(memory, 0, bytes);
 }
 
 void *alloc_shared(size_t bytes)

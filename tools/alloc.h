@@ -3,7 +3,11 @@
 #ifndef FERRY_ALLOC_H
 #define FERRY_ALLOC_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+/* From here on, large blocks of alloc_or_exit ask for huge pages. */
+void alloc_use_huge_pages(bool use);
 
 /* Zeroed, n * size bytes, freed by free(); ends the program when short. */
 void *alloc_or_exit(size_t n, size_t size);

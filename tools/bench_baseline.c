@@ -139,6 +139,7 @@ static void add_shape(struct words *w, const struct bench_options *o,
 	add(w, "--combine=%s", bench_combine_names[o->combine]);
 	add(w, "--layout=%s", bench_layout_names[o->layout]);
 	add(w, "--routing=%s", bench_routing_names[o->routing]);
+	add(w, "--pages=%s", bench_pages_names[o->pages]);
 	add(w, "--iters=%" PRId64, o->iters);
 	add(w, "--warmup=%" PRId64, o->warmup);
 	add(w, "--seed=%" PRId64, o->seed);

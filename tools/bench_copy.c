@@ -91,10 +91,8 @@ static int copy_body(const struct crew_member *me, void *arg)
 	const struct copy_work *work = arg;
 	const size_t n = (size_t)me->crew->n_ranks;
 	struct span *span = work->spans + me->rank;
-	uint8_t *const memory = aligned_alloc(ALIGN, 2 * work->block);
+	uint8_t *const memory = alloc_or_exit(2, work->block);
 
-	if (!memory)
-		return EXIT_FAILED;
 	memset(memory, me->rank + 1, 2 * work->block);
 	for (int way = 0; way < BENCH_COPY_WAYS; way++)
 		for (int pass = 0; pass < PASSES; pass++, span += n) {

@@ -69,6 +69,8 @@ cJSON *bench_json_document(const struct bench_run *run)
 	cJSON_AddStringToObject(meta, "fabric", run->fabric);
 	cJSON_AddStringToObject(meta, "bind",
 	                        bench_bind_names[run->options->bind]);
+	cJSON_AddStringToObject(meta, "pages",
+	                        bench_pages_names[run->options->pages]);
 	cJSON_AddStringToObject(meta, "kernels", ferry_kernels_at(0)->name);
 	cJSON_AddArrayToObject(document, "rows");
 	return document;

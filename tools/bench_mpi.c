@@ -206,6 +206,7 @@ int main(int argc, char **argv)
 	int status = opt_parse(&bench_command, argc, argv, &o, &first);
 
 	o.ranks = n_ranks;
+	alloc_use_huge_pages(o.pages == BENCH_PAGES_HUGE);
 	if (status == OPT_GO_ON)
 		status = run(&o, number);
 	MPI_Finalize();

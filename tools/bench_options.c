@@ -11,6 +11,7 @@ const char *const bench_combine_names[] = {"exact", "reduced", NULL};
 const char *const bench_layout_names[] = {"padded", "packed", "token", NULL};
 const char *const bench_routing_names[] = {"uniform", "zipf", "one", NULL};
 const char *const bench_bind_names[] = {"core", "none", NULL};
+const char *const bench_pages_names[] = {"system", "huge", NULL};
 static const char *const baseline_names[] = {"none", "mpi", NULL};
 
 #define AT(field) offsetof(struct bench_options, field)
@@ -44,6 +45,10 @@ static const struct opt options[] = {
          bench_bind_names,
          "CPUs of the ranks, of Ferry and of MPI alike; core: one each, where "
          "there are enough"},
+	{"pages", 'P', OPT_CHOICE, AT(pages), "KIND", "system", 0, 0,
+         bench_pages_names,
+         "pages of the arrays, of Ferry, MPI and copy alike; huge: asked for, "
+         "which MPI's single copy gains most from"},
 	{"iters", 'i', OPT_INT, AT(iters), "N", "40", 1, 1000000, NULL,
          "timed iterations of a round"},
 	{"warmup", 'w', OPT_INT, AT(warmup), "N", "5", 0, 1000000, NULL,

@@ -15,16 +15,19 @@ struct bench_options {
 	int dtype, combine, layout, routing; /* indices into their names */
 	const char *fabric;
 	int baseline;
-	int bind; /* enum bench_bind */
+	int bind;  /* enum bench_bind */
+	int pages; /* enum bench_pages */
 	int64_t iters, warmup, rounds, seed;
 	bool open;
 	const char *json; /* "-": stdout, instead of the table */
 };
 
 enum bench_bind { BENCH_BIND_CORE, BENCH_BIND_NONE };
+enum bench_pages { BENCH_PAGES_SYSTEM, BENCH_PAGES_HUGE };
 
 extern const struct opt_command bench_command;
 extern const char *const bench_bind_names[];
+extern const char *const bench_pages_names[];
 extern const char *const bench_dtype_names[];
 extern const char *const bench_combine_names[];
 extern const char *const bench_layout_names[];

@@ -29,8 +29,9 @@ void bench_print_header(const struct bench_run *run)
 	printf("# ferry    %s, commit %s, %s, kernels %s\n", build.version,
 	       build.commit, build.compiler, ferry_kernels_at(0)->name);
 	print_machine();
-	printf("# ranks    %" PRId64 " on fabric %s, bind %s\n", o->ranks,
-	       run->fabric, bench_bind_names[o->bind]);
+	printf("# ranks    %" PRId64 " on fabric %s, bind %s, pages %s\n",
+	       o->ranks, run->fabric, bench_bind_names[o->bind],
+	       bench_pages_names[o->pages]);
 	printf("# shape    hidden %" PRId64 ", top-%" PRId64 " of %" PRId64
 	       ", %s, %s, %s, routing %s, seed %" PRId64 "\n",
 	       o->hidden, o->topk, o->experts, bench_dtype_names[o->dtype],

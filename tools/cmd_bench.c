@@ -160,6 +160,7 @@ int cmd_bench(int argc, char **argv)
 	}
 	crew.n_ranks = (int32_t)o.ranks;
 	crew.bind = o.bind == BENCH_BIND_CORE;
+	alloc_use_huge_pages(o.pages == BENCH_PAGES_HUGE);
 	if (o.open)
 		return bench_open_report(&run, &crew);
 	return measure(&run, &crew);
