@@ -199,7 +199,7 @@ static void a_rank_aborts(void **state)
 static void a_rank_stalls(void **state)
 {
 	(void)state;
-	run(STALL, count(5));
+	run(STALL, count(3));
 }
 
 int main(int argc, char **argv)
