@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Random operations on several slots, and at a random call one rank dies,
- * aborts or stalls. What was answered with success before is right to the
- * byte; all survivors name that rank, soon; nobody hangs.
+ * aborts, or stalls until all others have given up. What was answered with
+ * success before is right to the byte; all survivors name that rank, soon;
+ * nobody hangs.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +15,7 @@
 #include <cmocka.h>
 
 #include "broken.h"
+#include "core/order.h"
 #include "run_args.h"
 
 enum { N_SLOTS = 3, N_CALLS = 60, STALL_TIMEOUT_MS = 500 };
@@ -91,10 +93,21 @@ static enum ferry_status call(struct drive_op *op, int phase)
 	}
 }
 
+/* How many ranks have seen the failure: behind the opinions of broken.h. */
+static uint32_t *n_failed(const struct rank *rank)
+{
+	return (uint32_t *)((char *)rank->shared + BROKEN_SHARED);
+}
+
+/* A machine can stand still for a second: so no time is fixed here. */
+static void stall(const struct rank *rank)
+{
+	while (load_acquire_u32(n_failed(rank)) + 1 < (uint32_t)rank->n_ranks)
+		nanosleep(&(struct timespec){0, 5000000}, NULL);
+}
+
 static void strike(const struct plan *p, const struct rank *rank)
 {
-	const int64_t ns = 3 * (int64_t)STALL_TIMEOUT_MS * 1000000;
-
 	switch (p->fault) {
 	case DIE:
 		ranks_die();
@@ -102,8 +115,7 @@ static void strike(const struct plan *p, const struct rank *rank)
 		ferry_world_abort(rank->world);
 		return;
 	case STALL:
-		nanosleep(&(struct timespec){ns / 1000000000, ns % 1000000000},
-		          NULL);
+		stall(rank);
 	}
 }
 
@@ -152,6 +164,7 @@ static void body(struct rank *rank)
 	char culprit[32];
 
 	snprintf(culprit, sizeof(culprit), "rank %d", p->culprit);
+	add_seq_u32(n_failed(rank), 1);
 	RANKS_STATUS(status, expected[p->fault]);
 	broken_check(rank, d, status, p->culprit, culprit);
 	broken_same_root(rank, d, 0, n_survivors);
@@ -172,7 +185,7 @@ static void run(enum fault fault, int n_cases)
 		if (fault == STALL)
 			how.timeout_ms = STALL_TIMEOUT_MS;
 		how.arg = &p;
-		how.shared_bytes = BROKEN_SHARED;
+		how.shared_bytes = BROKEN_SHARED + sizeof(uint32_t);
 		how.shared = &shared;
 		ranks_run(&how, body);
 		ranks_free_shared(&how);
