@@ -392,7 +392,7 @@ static void test_flood(void **state)
 	kill(pid, SIGTERM);
 	assert_int_equal(program_wait(pid), 128 + SIGTERM);
 	assert_int_equal(program_wait(reader), 0);
-	assert_true(ferry_now_ns() - start_ns < 10 * 1000000000u);
+	assert_true(ferry_now_ns() - start_ns < 40 * 1000000000u);
 }
 
 /* Nor does what a rank leaves behind keep it. */
@@ -403,7 +403,7 @@ static void test_flood_of_a_background_child(void **state)
 
 	(void)state;
 	assert_int_equal(p.status, 0);
-	assert_true(ferry_now_ns() - start_ns < 10 * 1000000000u);
+	assert_true(ferry_now_ns() - start_ns < 40 * 1000000000u);
 	program_free(&p);
 }
 
