@@ -153,7 +153,9 @@ static void test_bench_table(void **state)
 	assert_contains(p.out, "# ferry    0.");
 	assert_contains(p.out, ", commit ");
 	assert_contains(p.out, "\n# machine  ");
-	assert_contains(p.out, "\n# ranks    2 on fabric shm, bind core, pages system\n");
+	assert_contains(
+		p.out,
+		"\n# ranks    2 on fabric shm, bind core, pages system\n");
 	assert_contains(p.out, "\n# copy     ");
 	assert_contains(p.out, "\n# window   ");
 	assert_contains(p.out, "\n       2 pair      ferry ");
