@@ -115,7 +115,8 @@ ferry_world_open(const struct ferry_world_config *config,
 
 /**
  * Closes a world: local, does not wait for peers, never hangs, also after a
- * failure. Its segments and channels must be closed. NULL is accepted.
+ * failure. Close its segments and channels first; where some are still open,
+ * the world ends with the last of them. NULL is accepted.
  */
 FERRY_API void ferry_world_close(struct ferry_world *world);
 

@@ -172,6 +172,7 @@ static void enlist(struct ferry_segment *s)
 	pthread_mutex_lock(&world->lock);
 	s->next = world->segments;
 	world->segments = s;
+	world->n_users++;
 	if (load_seq_u32(&world->aborted))
 		ferry_segment_abort(s);
 	pthread_mutex_unlock(&world->lock);
@@ -290,7 +291,10 @@ void ferry_segment_close(struct ferry_segment *segment)
 {
 	if (!segment)
 		return;
+	struct ferry_world *world = segment->world;
+
 	delist(segment);
 	say_goodbye(segment);
 	destroy(segment);
+	ferry_world_release(world);
 }

@@ -145,6 +145,7 @@ enum ferry_status ferry_world_open(const struct ferry_world_config *config,
 	opened->open_timeout_ms = opened->ctx.opt.open_timeout_ms;
 	opened->error = (struct ferry_error)FERRY_ERROR_INIT;
 	pthread_mutex_init(&opened->lock, NULL);
+	opened->n_users = 1;
 	status =
 		meet(opened, &full, ferry_deadline_ns(opened->open_timeout_ms));
 	if (status != FERRY_OK) {
@@ -155,15 +156,8 @@ enum ferry_status ferry_world_open(const struct ferry_world_config *config,
 	return FERRY_OK;
 }
 
-void ferry_world_close(struct ferry_world *world)
+static void destroy(struct ferry_world *world)
 {
-	if (!world)
-		return;
-	if (world->segments)
-		ferry_log(&world->ctx, FERRY_LOG_WARN,
-		          "world_close: a segment is still open");
-	while (world->segments)
-		ferry_segment_close(world->segments);
 	if (world->fabric)
 		world->fabric->ops->close(world->fabric);
 	ferry_trace_close(&world->ctx, world->trace);
@@ -172,6 +166,27 @@ void ferry_world_close(struct ferry_world *world)
 	pthread_mutex_destroy(&world->lock);
 	ferry_ctx_destroy(&world->ctx);
 	free(world);
+}
+
+void ferry_world_release(struct ferry_world *world)
+{
+	pthread_mutex_lock(&world->lock);
+	const bool last = --world->n_users == 0;
+
+	pthread_mutex_unlock(&world->lock);
+	if (last)
+		destroy(world);
+}
+
+void ferry_world_close(struct ferry_world *world)
+{
+	if (!world)
+		return;
+	if (world->segments)
+		ferry_log(&world->ctx, FERRY_LOG_WARN,
+		          "world_close: a segment or channel is still open; "
+		          "the world ends with the last of them");
+	ferry_world_release(world);
 }
 
 void ferry_world_abort(struct ferry_world *world)

@@ -39,7 +39,11 @@ struct ferry_world {
 	uint32_t aborted;
 	pthread_mutex_t lock; /* segments, error */
 	struct ferry_segment *segments;
+	int32_t n_users; /* the caller, and segments that are not destroyed */
 	struct ferry_error error; /* first failure of all segments */
 };
+
+/* One user less; the last one ends the world. */
+void ferry_world_release(struct ferry_world *world);
 
 #endif

@@ -66,6 +66,32 @@ static void test_world_of_one(void **state)
 	ferry_world_close(world);
 }
 
+/* A world that is closed too early lasts as long as what it holds. */
+static void test_closed_before_its_segments(void **state)
+{
+	static const char *const fabrics[] = {"local", "shm", "wire"};
+	struct ferry_world_config config = FERRY_WORLD_CONFIG_INIT;
+	struct ferry_segment *first = NULL, *second = NULL;
+	struct ferry_world *world = NULL;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		config.fabric = fabrics[i];
+		assert_int_equal(ferry_world_open(&config, &world), FERRY_OK);
+		assert_int_equal(ferry_segment_open(world, 64, 1, &first),
+		                 FERRY_OK);
+		assert_int_equal(ferry_segment_open(world, 64, 1, &second),
+		                 FERRY_OK);
+		ferry_world_close(world);
+		assert_int_equal(ferry_segment_signal(first, 0, 0), FERRY_OK);
+		assert_int_equal(ferry_segment_wait(first, 0, 1), FERRY_OK);
+		ferry_segment_close(first);
+		assert_int_equal(ferry_segment_signal(second, 0, 0), FERRY_OK);
+		assert_int_equal(ferry_segment_wait(second, 0, 1), FERRY_OK);
+		ferry_segment_close(second);
+	}
+}
+
 static void test_nulls(void **state)
 {
 	struct ferry_world *world = NULL;
@@ -431,6 +457,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_fabrics),
 		cmocka_unit_test(test_world_of_one),
+		cmocka_unit_test(test_closed_before_its_segments),
 		cmocka_unit_test(test_nulls),
 		cmocka_unit_test(test_bad_names),
 		cmocka_unit_test(test_wrapped_names),
