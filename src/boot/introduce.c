@@ -20,7 +20,8 @@
 
 enum { FIRST_PAUSE_US = 500, LONGEST_PAUSE_US = 20000, ATTEMPT_MS = 5000 };
 
-enum outcome { LET_IN, TRY_AGAIN, REFUSED };
+/* NOT_REACHED and TRY_AGAIN are tried again; the latter had a connection. */
+enum outcome { LET_IN, NOT_REACHED, TRY_AGAIN, REFUSED };
 
 /* One attempt. */
 struct attempt {
@@ -190,7 +191,7 @@ static enum outcome introduce(struct attempt *a)
 	return TRY_AGAIN;
 }
 
-/* LET_IN with *fd, REFUSED with *status, TRY_AGAIN with the reason. */
+/* LET_IN with *fd, REFUSED with *status, the others with the reason. */
 static enum outcome attempt(const struct ferry_visit *visit, int *fd,
                             enum ferry_status *status, char *reason)
 {
@@ -211,7 +212,7 @@ static enum outcome attempt(const struct ferry_visit *visit, int *fd,
 	}
 	a.fd = ferry_address_connect(visit->address, a.deadline_ns, reason);
 	if (a.fd < 0)
-		return TRY_AGAIN;
+		return NOT_REACHED;
 	const enum outcome outcome = introduce(&a);
 	if (outcome == LET_IN)
 		*fd = a.fd;
@@ -239,22 +240,22 @@ enum ferry_status ferry_introduce(const struct ferry_visit *visit, int *fd)
 	char reason[FERRY_REASON_TEXT] = "";
 	uint64_t pause_us = FIRST_PAUSE_US;
 	enum ferry_status status = FERRY_OK;
+	enum outcome known = NOT_REACHED; /* what reason stands for */
 
 	for (;;) {
 		char now[FERRY_REASON_TEXT] = "";
+		const enum outcome outcome = attempt(visit, fd, &status, now);
 
-		switch (attempt(visit, fd, &status, now)) {
-		case LET_IN:
+		if (outcome == LET_IN)
 			return FERRY_OK;
-		case REFUSED:
+		if (outcome == REFUSED)
 			return status;
-		case TRY_AGAIN:
-			break;
-		}
 		const bool late = left_ns(visit->deadline_ns) == 0;
 		/* An attempt that the deadline cut short tells less. */
-		if (!late || !reason[0])
+		if (!late || !reason[0] || known < outcome) {
 			memcpy(reason, now, sizeof(reason));
+			known = outcome;
+		}
 		if (late)
 			return ferry_fail(visit->ctx, FERRY_TIMEOUT,
 			                  "boot: rank 0 did not come within "
