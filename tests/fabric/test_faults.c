@@ -305,7 +305,8 @@ static void test_random_kills(void **state)
 	}
 }
 
-/* Rank 2 stalls for four times the timeout, and learns afterwards what became. */
+/* Rank 2 stalls for four times the timeout, and learns afterwards what became.
+ */
 static void stalls(struct rank *rank)
 {
 	struct ferry_segment *s = open_segment(rank);
