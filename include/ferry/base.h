@@ -72,6 +72,13 @@ ferry_team_create(int32_t n_ranks, struct ferry_team **team) FERRY_MUST_CHECK;
 /** Destroys a team; NULL is accepted. Worlds of it must be closed. */
 FERRY_API void ferry_team_destroy(struct ferry_team *team);
 
+/** Where the rows of a world lie, and who moves them. Values never change. */
+enum ferry_device {
+	FERRY_DEVICE_CPU = 0, /* host pointers; the calling thread works */
+	/** Device pointers and a stream; kernels of one GPU a rank work. */
+	FERRY_DEVICE_CUDA = 1,
+};
+
 /**
  * How to open a world. All zero but size: ranks are found through the
  * environment (ferry run, torchrun, Open MPI, MPICH, SLURM); without any of
@@ -93,11 +100,17 @@ struct ferry_world_config {
 	const char *options;
 	ferry_log_fn *log; /* NULL: stderr or FERRY_LOG_FILE */
 	void *log_arg;
+	enum ferry_device device; /* equal on all ranks */
+	/*
+	 * FERRY_DEVICE_CUDA: the GPU of this rank as CUDA ordinal + 1; 0: the
+	 * current device of the calling thread. Ranks may share a GPU.
+	 */
+	int32_t cuda_device;
 };
 #define FERRY_WORLD_CONFIG_INIT                                                \
 	{                                                                      \
 		sizeof(struct ferry_world_config), 0, 0, NULL, NULL, NULL, 0,  \
-			0, NULL, NULL, NULL                                    \
+			0, NULL, NULL, NULL, FERRY_DEVICE_CPU, 0               \
 	}
 
 /** This rank among its peers. */
@@ -144,6 +157,9 @@ FERRY_API int32_t ferry_world_size(const struct ferry_world *world);
 
 /** Number of hosts that the ranks run on; 0 for NULL. */
 FERRY_API int32_t ferry_world_nodes(const struct ferry_world *world);
+
+/** Where the rows of the world lie; FERRY_DEVICE_CPU for NULL. */
+FERRY_API enum ferry_device ferry_world_device(const struct ferry_world *world);
 
 /**
  * Name of the fabric in use, with wrappers: "trace:shm". Lives as long as the

@@ -34,6 +34,13 @@ enum ferry_cap {
 	FERRY_CAP_ORDERED = 1 << 1,
 	/** Same host: the death of the peer is noticed by the kernel. */
 	FERRY_CAP_SAME_HOST = 1 << 2,
+	/**
+	 * CUDA worlds: ferry_segment_ptr gives an address that kernels on this
+	 * rank's GPU load and store. The host does not.
+	 */
+	FERRY_CAP_DEVICE = 1 << 3,
+	/** With FERRY_CAP_DEVICE: the same GPU, or one reached over NVLink. */
+	FERRY_CAP_NVLINK = 1 << 4,
 };
 
 /** One fabric that this build knows; the strings are static. */

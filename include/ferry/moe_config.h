@@ -111,6 +111,20 @@ enum ferry_weight_use {
 	FERRY_WEIGHT_INPUT = 1,
 };
 
+/** How rows travel. */
+enum ferry_path {
+	FERRY_PATH_AUTO = 0, /* CPU: counts; CUDA: by measured thresholds */
+	/** Rows, and counters that say how many have come. CPU worlds. */
+	FERRY_PATH_COUNTS = 1,
+	/**
+	 * Lines of 128 bytes that carry their own flag: least latency. CUDA,
+	 * where every pair of ranks shares a GPU or has NVLink.
+	 */
+	FERRY_PATH_LINES = 2,
+	/** Rows, and a flag for several of them: most bandwidth. CUDA. */
+	FERRY_PATH_CHUNKS = 3,
+};
+
 /**
  * Shape of a channel: maxima, equal on all ranks (compared at open). Zero
  * means default.
@@ -158,6 +172,14 @@ struct ferry_moe_config {
 	                     * implied by REDUCED and WEIGHT_INPUT */
 	float routed_scale; /* factor of every weight, rounded once to fp32 at
 	                     * send; 0: 1 */
+	enum ferry_device device; /* for ferry_moe_query; open takes the
+	                           * world's */
+	enum ferry_path path;
+	/*
+	 * CUDA: most multiprocessors that one phase occupies; 0: as many as
+	 * there are. May differ between ranks.
+	 */
+	int32_t max_sms;
 };
 #define FERRY_MOE_CONFIG_INIT                                                  \
 	{                                                                      \
@@ -165,7 +187,8 @@ struct ferry_moe_config {
 			FERRY_DTYPE_NONE, FERRY_DTYPE_NONE, FERRY_SCALE_NONE,  \
 			0, 0, FERRY_EXPERT_PADDED, 0, 0, FERRY_OVERFLOW_ERROR, \
 			FERRY_BAD_ID_ERROR, FERRY_EXACT, FERRY_DTYPE_NONE,     \
-			FERRY_DTYPE_NONE, FERRY_WEIGHT_OUTPUT, false, 0        \
+			FERRY_DTYPE_NONE, FERRY_WEIGHT_OUTPUT, false, 0,       \
+			FERRY_DEVICE_CPU, FERRY_PATH_AUTO, 0                   \
 	}
 
 /** What a channel would need. */
@@ -181,11 +204,19 @@ struct ferry_moe_need {
 	int32_t n_scales;         /* scale blocks of a row */
 	size_t view_row_stride;   /* TOKEN: bytes from row to row of the view */
 	int32_t max_expert_slots; /* most expert slots of a rank */
-	const char *path;         /* "counts", later "lines", "chunks" */
+	const char *path;         /* "counts", "lines", "chunks" */
+	/*
+	 * CUDA, 0 otherwise: multiprocessors that a phase occupies, and thread
+	 * blocks that must be resident at once for all slots together. With no
+	 * device at hand (ferry_moe_query) those of a whole GPU of 132.
+	 */
+	int32_t n_sms;
+	int32_t resident_ctas;
 };
 #define FERRY_MOE_NEED_INIT                                                    \
 	{                                                                      \
-		sizeof(struct ferry_moe_need), 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL \
+		sizeof(struct ferry_moe_need), 0, 0, 0, 0, 0, 0, 0, 0, 0,      \
+			NULL, 0, 0                                             \
 	}
 
 /**

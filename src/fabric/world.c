@@ -237,6 +237,11 @@ int32_t ferry_world_size(const struct ferry_world *world)
 	return world ? world->n_ranks : 0;
 }
 
+enum ferry_device ferry_world_device(const struct ferry_world *world)
+{
+	return world ? world->device : FERRY_DEVICE_CPU;
+}
+
 int32_t ferry_world_nodes(const struct ferry_world *world)
 {
 	return world ? world->n_nodes : 0;

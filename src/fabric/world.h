@@ -29,6 +29,8 @@ struct ferry_world {
 	char fabric_name[64];       /* with wrappers: "trace:shm" */
 	struct ferry_trace *trace;  /* NULL unless FERRY_TRACE */
 	struct ferry_place *places; /* [n_ranks] */
+	enum ferry_device device;
+	int32_t cuda_device; /* ordinal of this rank's GPU; -1: CPU world */
 	int32_t rank;
 	int32_t n_ranks;
 	int32_t n_nodes;

@@ -33,6 +33,7 @@
 	X(out_dtype, s->out_dtype)                                             \
 	X(weight_use, s->weight_use)                                           \
 	X(send_weights, s->send_weights)                                       \
+	X(path, s->path)                                                       \
 	X(routed_scale, f32_bits(s->routed_scale))                             \
 	X(expert_slots, (int64_t)slots_hash(s))                                \
 	X(max_recv_rows,                                                       \

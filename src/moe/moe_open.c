@@ -27,6 +27,7 @@ static enum ferry_status take_config(struct ferry_moe *m,
 		                  "moe_open: n_ranks is %d, allowed are 0 and "
 		                  "the world's, %d",
 		                  own->n_ranks, m->world->n_ranks);
+	own->device = m->world->device;
 	return ferry_shape_init(&m->shape, own, m->world->n_ranks,
 	                        m->world->rank);
 }

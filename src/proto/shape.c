@@ -96,6 +96,29 @@ static enum ferry_status take_counts(struct ferry_shape *s,
 	return FERRY_OK;
 }
 
+static enum ferry_status take_path(struct ferry_shape *s,
+                                   const struct ferry_moe_config *c)
+{
+	const bool cpu = c->device == FERRY_DEVICE_CPU;
+
+	FERRY_TRY(CHOICE(c, device, "CPU", "CUDA"));
+	FERRY_TRY(CHOICE(c, path, "AUTO", "COUNTS", "LINES", "CHUNKS"));
+	FERRY_TRY(in_range("max_sms", c->max_sms, 0, INT32_MAX));
+	s->device = c->device;
+	s->max_sms = c->max_sms;
+	s->path = c->path;
+	if (cpu && s->path == FERRY_PATH_AUTO)
+		s->path = FERRY_PATH_COUNTS;
+	if (cpu == (s->path == FERRY_PATH_COUNTS))
+		return FERRY_OK;
+	return ferry_fail(NULL, FERRY_INVAL,
+	                  "moe_config: path is %s, allowed "
+	                  "are AUTO and, %s",
+	                  cpu ? "LINES or CHUNKS" : "COUNTS",
+	                  cpu ? "on a CPU, COUNTS"
+	                      : "on a GPU, LINES and CHUNKS");
+}
+
 static enum ferry_status take_slots(struct ferry_shape *s,
                                     const struct ferry_moe_config *c)
 {
@@ -343,6 +366,7 @@ static enum ferry_status fill(struct ferry_shape *s,
                               const struct ferry_moe_config *c)
 {
 	FERRY_TRY(take_counts(s, c));
+	FERRY_TRY(take_path(s, c));
 	FERRY_TRY(take_slots(s, c));
 	FERRY_TRY(take_dtypes(s, c));
 	FERRY_TRY(take_scales(s, c));

@@ -4,6 +4,7 @@
 
 #include "../core/bits.h"
 #include "../core/ctx.h"
+#include "../core/dtype.h"
 #include "sizes.h"
 
 enum {
@@ -14,6 +15,10 @@ enum {
 	 * stage waits for its own fabric only.
 	 */
 	STAGE_SHARE = 6,
+	/* Rows, tokens or entries that one flag stands for; dev/cuda.md. */
+	ROWS_PER_FLAG = 8,
+	BACK_TOKENS_PER_FLAG = 4,
+	TABLE_ENTRIES_PER_PART = 2048,
 };
 
 static size_t product(int64_t a, int64_t b, int64_t c, size_t stride)
@@ -55,7 +60,7 @@ static void size_stage(struct ferry_window *w, const struct ferry_shape *s)
 	                             region_bytes(w, s, FERRY_REGION_BACK));
 
 	w->stage_stride =
-		s->row_stride > s->back_stride ? s->row_stride : s->back_stride;
+		w->row_stride > w->back_stride ? w->row_stride : w->back_stride;
 	size_t n = rows / STAGE_SHARE / w->stage_stride;
 
 	if (n > rows_of_a_send(s))
@@ -65,6 +70,46 @@ static void size_stage(struct ferry_window *w, const struct ferry_shape *s)
 	w->stage_rows = n ? (int32_t)n : 1;
 }
 
+/* Where nothing is in lines, and there are no flags: the CPU's form. */
+static void choose_forms(struct ferry_window *w, const struct ferry_shape *s)
+{
+	w->table_stride = s->table_bytes;
+	w->row_stride = s->row_stride;
+	w->back_stride = s->back_stride;
+	if (s->path != FERRY_PATH_LINES)
+		return;
+	w->table_lines = true;
+	w->table_stride = ferry_lines_bytes(s->table_bytes);
+	w->back_lines = true;
+	w->back_stride = ferry_lines_bytes((size_t)s->hidden *
+	                                   ferry_dtype_bytes(s->combine_dtype));
+	if (s->layout == FERRY_TOKEN) /* its view shows rows as they are */
+		return;
+	w->row_lines = true;
+	w->row_stride = ferry_lines_bytes(s->scale_offset + s->scale_row_bytes);
+}
+
+static void choose_flags(struct ferry_window *w, const struct ferry_shape *s)
+{
+	const bool lines = s->path == FERRY_PATH_LINES;
+
+	if (s->path != FERRY_PATH_LINES && s->path != FERRY_PATH_CHUNKS)
+		return;
+	if (!w->row_lines) {
+		w->row_chunk = lines ? 1 : ROWS_PER_FLAG;
+		w->row_chunks = (int32_t)div_up(s->cap, w->row_chunk);
+	}
+	if (!w->back_lines) {
+		w->back_chunk = BACK_TOKENS_PER_FLAG;
+		w->back_chunks = (int32_t)div_up(s->max_tokens, w->back_chunk);
+	}
+	if (!w->table_lines) {
+		w->table_chunk =
+			(int32_t)max_i64(1, TABLE_ENTRIES_PER_PART / s->topk);
+		w->table_parts = (int32_t)div_up(s->max_tokens, w->table_chunk);
+	}
+}
+
 enum ferry_status ferry_window_init(struct ferry_window *window,
                                     const struct ferry_shape *shape,
                                     bool staged)
@@ -72,6 +117,8 @@ enum ferry_status ferry_window_init(struct ferry_window *window,
 	struct ferry_window w = {.stage_rows = 0};
 	size_t end = 0;
 
+	choose_forms(&w, shape);
+	choose_flags(&w, shape);
 	if (staged)
 		size_stage(&w, shape);
 	for (int i = 0; i < FERRY_N_REGIONS; i++) {
@@ -82,7 +129,11 @@ enum ferry_status ferry_window_init(struct ferry_window *window,
 		end = size_round_up(end, FERRY_ROW_ALIGN);
 	}
 	w.slot_bytes = size_round_up(end, PAGE_BYTES);
-	w.bytes = size_mul(w.slot_bytes, (size_t)shape->n_slots);
+	w.poison_offset = size_mul(w.slot_bytes, (size_t)shape->n_slots);
+	w.bytes = w.poison_offset;
+	if (shape->path == FERRY_PATH_LINES || shape->path == FERRY_PATH_CHUNKS)
+		w.bytes = size_add(w.bytes, size_mul((size_t)shape->n_ranks,
+		                                     FERRY_POISON_BYTES));
 	/* Pointers are subtracted: half of the address space is the end. */
 	if (w.bytes > PTRDIFF_MAX)
 		return ferry_fail(NULL, FERRY_RANGE,
@@ -108,7 +159,7 @@ size_t ferry_window_table(const struct ferry_window *window,
 	const size_t i = (size_t)half * (size_t)shape->n_ranks + (size_t)source;
 
 	return region_at(window, slot, FERRY_REGION_TABLE) +
-	       i * shape->table_bytes;
+	       i * window->table_stride;
 }
 
 /* Place of a source among those that have rows at `owner`. */
@@ -133,7 +184,7 @@ size_t ferry_window_row(const struct ferry_window *window,
 
 	return region_at(window, slot, FERRY_REGION_ROW) +
 	       (region * (size_t)shape->cap + (size_t)index) *
-	               shape->row_stride;
+	               window->row_stride;
 }
 
 size_t ferry_window_back(const struct ferry_window *window,
@@ -143,7 +194,7 @@ size_t ferry_window_back(const struct ferry_window *window,
 	const size_t i = (size_t)token * (size_t)shape->back_rows + (size_t)j;
 
 	return region_at(window, slot, FERRY_REGION_BACK) +
-	       i * shape->back_stride;
+	       i * window->back_stride;
 }
 
 size_t ferry_window_stage(const struct ferry_window *window, int32_t slot,

@@ -22,7 +22,10 @@ struct ferry_shape {
 	int32_t cap; /* rows that one rank sends to another at most:
 	              * ceil(max_tokens / group_size) */
 	int32_t hidden, topk, n_experts;
-	int32_t n_slots;          /* operations in flight */
+	int32_t n_slots; /* operations in flight */
+	enum ferry_device device;
+	enum ferry_path path;     /* never AUTO once the channel is open */
+	int32_t max_sms;          /* 0: no bound; may differ between ranks */
 	int32_t n_expert_slots;   /* of all ranks */
 	int32_t own_expert_slots; /* of this rank */
 	int32_t max_expert_slots; /* most of any rank */
@@ -71,10 +74,33 @@ enum ferry_region {
 	FERRY_N_REGIONS,
 };
 
+/*
+ * A line carries its own flag: 120 bytes of data, then the 64-bit epoch.
+ * docs/protocol.md says who may write one.
+ */
+enum {
+	FERRY_LINE_BYTES = 128,
+	FERRY_LINE_DATA = 120,
+	FERRY_TABLE_PART_BYTES = 64, /* of a record in TABLE_PART */
+	FERRY_POISON_BYTES = 64,     /* of a record of one rank */
+};
+
 struct ferry_window {
 	size_t offset[FERRY_N_REGIONS]; /* within a slot */
 	size_t slot_bytes;
-	size_t bytes;       /* of all slots */
+	size_t poison_offset; /* [n_ranks] records, behind all slots */
+	size_t bytes;         /* of all slots, and poison on a GPU */
+	/* Entries lie as lines, or as they are. */
+	bool table_lines, row_lines, back_lines;
+	size_t table_stride, row_stride, back_stride;
+	/*
+	 * GPU, 0 otherwise: a flag stands for so many rows of one source
+	 * (tokens of the owner, for back; tokens of the table, for parts), and
+	 * a source has so many flags. No flags where there are lines.
+	 */
+	int32_t row_chunk, row_chunks;
+	int32_t back_chunk, back_chunks;
+	int32_t table_chunk, table_parts;
 	int32_t stage_rows; /* 0: not staged. A send that has more rows fills
 	                     * the stage again after ferry_segment_flush */
 	size_t stage_stride;
@@ -145,6 +171,13 @@ size_t ferry_window_back(const struct ferry_window *window,
 /* Row of the own stage. */
 size_t ferry_window_stage(const struct ferry_window *window, int32_t slot,
                           int32_t row);
+
+/* Bytes that `bytes` of data take as lines. */
+static inline size_t ferry_lines_bytes(size_t bytes)
+{
+	return (bytes + FERRY_LINE_DATA - 1) / FERRY_LINE_DATA *
+	       FERRY_LINE_BYTES;
+}
 
 /* What is counted on its own. */
 enum ferry_stream_kind {
