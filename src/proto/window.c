@@ -132,7 +132,7 @@ enum ferry_status ferry_window_init(struct ferry_window *window,
 	w.poison_offset = size_mul(w.slot_bytes, (size_t)shape->n_slots);
 	w.bytes = w.poison_offset;
 	if (shape->path == FERRY_PATH_LINES || shape->path == FERRY_PATH_CHUNKS)
-		w.bytes = size_add(w.bytes, size_mul((size_t)shape->n_ranks,
+		w.bytes = size_add(w.bytes, size_mul((size_t)shape->n_ranks + 1,
 		                                     FERRY_POISON_BYTES));
 	/* Pointers are subtracted: half of the address space is the end. */
 	if (w.bytes > PTRDIFF_MAX)

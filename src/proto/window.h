@@ -88,7 +88,7 @@ enum {
 struct ferry_window {
 	size_t offset[FERRY_N_REGIONS]; /* within a slot */
 	size_t slot_bytes;
-	size_t poison_offset; /* [n_ranks] records, behind all slots */
+	size_t poison_offset; /* a head and [n_ranks] records */
 	size_t bytes;         /* of all slots, and poison on a GPU */
 	/* Entries lie as lines, or as they are. */
 	bool table_lines, row_lines, back_lines;
