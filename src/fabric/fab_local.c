@@ -122,7 +122,8 @@ static enum ferry_status block_new(struct ferry_world *world, size_t bytes,
 	return FERRY_OK;
 }
 
-static enum ferry_status mem_create(struct ferry_fabric *fabric, size_t bytes,
+static enum ferry_status mem_create(struct ferry_fabric *fabric,
+                                    size_t control_bytes, size_t data_bytes,
                                     struct ferry_mem **mem,
                                     uint8_t handle[FERRY_HANDLE_BYTES])
 {
@@ -138,7 +139,7 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric, size_t bytes,
 		                    "local: addresses of %d peers",
 		                    world->n_ranks);
 	else
-		status = block_new(world, bytes, &m->own);
+		status = block_new(world, control_bytes + data_bytes, &m->own);
 	if (status != FERRY_OK) {
 		if (m)
 			free(m->blocks);
@@ -147,8 +148,10 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric, size_t bytes,
 	}
 	m->mem.ops = &ferry_fabric_local;
 	m->mem.fabric = fabric;
-	m->mem.bytes = bytes;
-	m->mem.base = m->own->base;
+	m->mem.control_bytes = control_bytes;
+	m->mem.data_bytes = data_bytes;
+	m->mem.control = m->own->base;
+	m->mem.data = (unsigned char *)m->own->base + control_bytes;
 	memcpy(handle, &m->own, sizeof(m->own));
 	*mem = &m->mem;
 	return FERRY_OK;
@@ -182,7 +185,7 @@ static void mem_destroy(struct ferry_mem *mem)
 	free(m);
 }
 
-static void *ptr(const struct ferry_mem *mem, int32_t peer)
+static void *control(const struct ferry_mem *mem, int32_t peer)
 {
 	const struct local_mem *m = (const struct local_mem *)mem;
 
@@ -208,7 +211,8 @@ const struct ferry_fabric_ops ferry_fabric_local = {
 	.mem_seal = ferry_fabric_seal_nothing,
 	.mem_destroy = mem_destroy,
 	.caps = ferry_fabric_caps_ldst,
-	.ptr = ptr,
+	.control = control,
+	.data = ferry_fabric_data_behind,
 	.max_put = ferry_fabric_max_put_unbounded,
 	.put = ferry_fabric_put_ldst,
 	.kick = ferry_fabric_kick_nothing,

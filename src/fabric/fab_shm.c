@@ -36,6 +36,11 @@ struct shm_mem {
 _Static_assert(sizeof(struct ferry_shm_handle) <= FERRY_HANDLE_BYTES,
                "a handle must hold how to find a memory");
 
+static size_t bytes_of(const struct ferry_mem *mem)
+{
+	return mem->control_bytes + mem->data_bytes;
+}
+
 static int probe_machine(char reason[FERRY_REASON_BYTES])
 {
 	const int fd = memfd_create("ferry", MFD_CLOEXEC);
@@ -162,12 +167,13 @@ static void mem_destroy(struct ferry_mem *mem)
 	mem_seal(mem);
 	for (int32_t r = 0; r < mem->fabric->world->n_ranks; r++)
 		if (m->bases[r])
-			munmap(m->bases[r], mem->bytes);
+			munmap(m->bases[r], bytes_of(mem));
 	free(m->bases);
 	free(m);
 }
 
-static enum ferry_status mem_create(struct ferry_fabric *fabric, size_t bytes,
+static enum ferry_status mem_create(struct ferry_fabric *fabric,
+                                    size_t control_bytes, size_t data_bytes,
                                     struct ferry_mem **mem,
                                     uint8_t handle[FERRY_HANDLE_BYTES])
 {
@@ -184,8 +190,9 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric, size_t bytes,
 	}
 	m->mem.ops = &ferry_fabric_shm;
 	m->mem.fabric = fabric;
-	m->mem.bytes = bytes;
-	status = ferry_shm_make(&world->ctx, bytes,
+	m->mem.control_bytes = control_bytes;
+	m->mem.data_bytes = data_bytes;
+	status = ferry_shm_make(&world->ctx, bytes_of(&m->mem),
 	                        ((struct shm_fabric *)fabric)->file, &m->own,
 	                        &m->fd, &m->bases[world->rank]);
 	if (status != FERRY_OK) {
@@ -193,8 +200,9 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric, size_t bytes,
 		free(m);
 		return status;
 	}
-	m->mem.base = m->bases[world->rank];
-	((struct ferry_segment_ctl *)m->mem.base)->shared = 1;
+	m->mem.control = m->bases[world->rank];
+	m->mem.data = (unsigned char *)m->mem.control + control_bytes;
+	((struct ferry_segment_ctl *)m->mem.control)->shared = 1;
 	memcpy(handle, &m->own, sizeof(m->own));
 	*mem = &m->mem;
 	return FERRY_OK;
@@ -212,19 +220,19 @@ static enum ferry_status mem_attach(struct ferry_mem *mem,
 			continue;
 		memcpy(&handle, handles + (size_t)r * FERRY_HANDLE_BYTES,
 		       sizeof(handle));
-		if (handle.bytes != mem->bytes)
+		if (handle.bytes != bytes_of(mem))
 			return ferry_fail(&world->ctx, FERRY_PROTO,
 			                  "shm: rank %d has %llu bytes, not "
 			                  "%zu",
 			                  r, (unsigned long long)handle.bytes,
-			                  mem->bytes);
+			                  bytes_of(mem));
 		FERRY_TRY(
 			ferry_shm_find(&world->ctx, r, &handle, &m->bases[r]));
 	}
 	return FERRY_OK;
 }
 
-static void *ptr(const struct ferry_mem *mem, int32_t peer)
+static void *control(const struct ferry_mem *mem, int32_t peer)
 {
 	return ((const struct shm_mem *)mem)->bases[peer];
 }
@@ -252,7 +260,8 @@ const struct ferry_fabric_ops ferry_fabric_shm = {
 	.mem_seal = mem_seal,
 	.mem_destroy = mem_destroy,
 	.caps = ferry_fabric_caps_ldst,
-	.ptr = ptr,
+	.control = control,
+	.data = ferry_fabric_data_behind,
 	.max_put = ferry_fabric_max_put_unbounded,
 	.put = ferry_fabric_put_ldst,
 	.kick = ferry_fabric_kick_nothing,

@@ -108,7 +108,8 @@ static void close_wire(struct ferry_fabric *fabric)
 	free(f);
 }
 
-static enum ferry_status mem_create(struct ferry_fabric *fabric, size_t bytes,
+static enum ferry_status mem_create(struct ferry_fabric *fabric,
+                                    size_t control_bytes, size_t data_bytes,
                                     struct ferry_mem **mem,
                                     uint8_t handle[FERRY_HANDLE_BYTES])
 {
@@ -121,15 +122,18 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric, size_t bytes,
 	if (!m)
 		return ferry_fail(&world->ctx, FERRY_NOMEM,
 		                  "wire: a queue of %zu bytes", sizeof(*m));
-	status = inner->ops->mem_create(inner, bytes, &m->inner, handle);
+	status = inner->ops->mem_create(inner, control_bytes, data_bytes,
+	                                &m->inner, handle);
 	if (status != FERRY_OK) {
 		free(m);
 		return status;
 	}
 	m->mem.ops = &ferry_fabric_wire;
 	m->mem.fabric = fabric;
-	m->mem.bytes = bytes;
-	m->mem.base = m->inner->base;
+	m->mem.control_bytes = control_bytes;
+	m->mem.data_bytes = data_bytes;
+	m->mem.control = m->inner->control;
+	m->mem.data = m->inner->data;
 	m->rng = hash_u64((uint64_t)opt->wire_seed, (uint64_t)world->rank);
 	m->delay_ns = (uint64_t)max_i64(opt->wire_delay_us, 0) * 1000;
 	pthread_mutex_init(&m->lock, NULL);
@@ -162,7 +166,7 @@ static struct entry *pick(struct wire_mem *m, uint64_t now, uint64_t *next_ns)
 /* Reads the source, and not before. The lock is not held. */
 static void deliver(struct wire_mem *m, const struct entry *e)
 {
-	unsigned char *base = m->inner->ops->ptr(m->inner, e->peer);
+	unsigned char *base = m->inner->ops->control(m->inner, e->peer);
 
 	ferry_mem_store(base, e->offset, e->source, e->bytes);
 	ferry_mem_raise(base, m->mem.counters_offset, e->immediate);
@@ -257,9 +261,9 @@ static uint32_t caps(const struct ferry_mem *mem, int32_t peer)
 	return FERRY_CAP_SAME_HOST;
 }
 
-static void *ptr(const struct ferry_mem *mem, int32_t peer)
+static void *control(const struct ferry_mem *mem, int32_t peer)
 {
-	return is_self(mem, peer) ? mem->base : NULL;
+	return is_self(mem, peer) ? mem->control : NULL;
 }
 
 static size_t max_put(const struct ferry_mem *mem)
@@ -357,7 +361,8 @@ const struct ferry_fabric_ops ferry_fabric_wire = {
 	.mem_seal = mem_seal,
 	.mem_destroy = mem_destroy,
 	.caps = caps,
-	.ptr = ptr,
+	.control = control,
+	.data = ferry_fabric_data_behind,
 	.max_put = max_put,
 	.put = put,
 	.kick = kick,

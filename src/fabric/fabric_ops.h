@@ -4,14 +4,16 @@
  * memory that peers load and store (local, shm, p2p), networks with counted
  * completions, any order and registered memory (wire, ofi), and
  * device-initiated transports (nvshmem), whose kernels get their own handles
- * from `ptr` and from their module.
+ * from `data` and from their module.
  *
  * A fabric moves bytes and raises counters. It knows no slots, phases or
  * epochs. Everything that waits with a bound is in segment.c, for all fabrics.
  *
- * Memory of a rank, as `mem_create` makes it, in this order: struct
- * ferry_segment_ctl, verdicts, counters, data (segment.h). All offsets below
- * count from its start.
+ * Memory of a rank, as `mem_create` makes it, has two parts. Control: struct
+ * ferry_segment_ctl, verdicts, counters (segment.h), always host memory, since
+ * waits and failures live there. Data: host memory right behind it, or memory
+ * of a GPU. All offsets below count from the start of control, as if data
+ * began where control ends.
  */
 #ifndef FERRY_FABRIC_OPS_H
 #define FERRY_FABRIC_OPS_H
@@ -37,10 +39,12 @@ struct ferry_fabric {
 struct ferry_mem {
 	const struct ferry_fabric_ops *ops;
 	struct ferry_fabric *fabric;
-	size_t bytes;           /* whole, page multiple */
+	size_t control_bytes;   /* page multiple: offset of the data */
+	size_t data_bytes;      /* page multiple */
 	size_t counters_offset; /* of counter 0; set before mem_attach */
 	uint32_t n_signals;
-	void *base; /* own memory, page aligned */
+	void *control; /* own, page aligned */
+	void *data;    /* own, page aligned; an address of device on a GPU */
 };
 
 /*
@@ -52,6 +56,7 @@ struct ferry_fabric_ops {
 	size_t size; /* of the table, for fabrics in modules */
 	const char *name;
 	const char *summary;
+	enum ferry_device device; /* where the data part lies */
 
 	/*
 	 * Can it serve? world NULL: on this machine at all; otherwise for the
@@ -71,11 +76,13 @@ struct ferry_fabric_ops {
 	/*
 	 * Zeroed memory of its own that peers will reach, and the handle that
 	 * they need for it. What cannot be backed is NOMEM here, never a
-	 * signal later. All ranks have agreed on `bytes` and come here at the
-	 * same time, so a transport may allocate collectively.
+	 * signal later. All ranks have agreed on the sizes, page multiples,
+	 * and come here at the same time, so a transport may allocate
+	 * collectively.
 	 */
 	enum ferry_status (*mem_create)(struct ferry_fabric *fabric,
-	                                size_t bytes, struct ferry_mem **mem,
+	                                size_t control_bytes, size_t data_bytes,
+	                                struct ferry_mem **mem,
 	                                uint8_t handle[FERRY_HANDLE_BYTES]);
 	/*
 	 * Connects to all peers' memories; handles is [n_ranks] in rank order.
@@ -91,8 +98,13 @@ struct ferry_fabric_ops {
 
 	/* Bits of enum ferry_cap towards a peer, the own rank too. */
 	uint32_t (*caps)(const struct ferry_mem *mem, int32_t peer);
-	/* Peer's memory in this address space; NULL without FERRY_CAP_LDST. */
-	void *(*ptr)(const struct ferry_mem *mem, int32_t peer);
+	/* Peer's control in this address space; NULL: it is only put to. */
+	void *(*control)(const struct ferry_mem *mem, int32_t peer);
+	/*
+	 * Peer's data for the host's loads and stores (FERRY_CAP_LDST) or for
+	 * those of the own GPU (FERRY_CAP_DEVICE); NULL without either.
+	 */
+	void *(*data)(const struct ferry_mem *mem, int32_t peer);
 	/* Most bytes of one put; a constant of the world. */
 	size_t (*max_put)(const struct ferry_mem *mem);
 
@@ -100,7 +112,8 @@ struct ferry_fabric_ops {
 	 * Writes bytes (0: none) to offset in the peer's memory, then adds 1
 	 * to its counter, seq_cst and so after the bytes, and rings its
 	 * doorbell (ferry_segment_ring). Returns when the put is queued; waits
-	 * for the own queue at most timeout_ms. The source lies in the own
+	 * for the own queue at most timeout_ms. The bytes lie in one part, and
+	 * those for control come from control. The source lies in the own
 	 * memory unless the peer is FERRY_CAP_LDST, and is read at any time
 	 * until `flushed`. Without FERRY_CAP_ORDERED puts arrive in any order,
 	 * each whole. Errors: PEER, FABRIC, TIMEOUT.
@@ -133,7 +146,9 @@ void ferry_fabric_seal_nothing(struct ferry_mem *mem);
 size_t ferry_fabric_max_put_unbounded(const struct ferry_mem *mem);
 /* caps where all memory of a host is loaded and stored. */
 uint32_t ferry_fabric_caps_ldst(const struct ferry_mem *mem, int32_t peer);
-/* put by memcpy, seq_cst addition and doorbell, for peers with a `ptr`. */
+/* data of fabrics that have it right behind control. */
+void *ferry_fabric_data_behind(const struct ferry_mem *mem, int32_t peer);
+/* put by memcpy, seq_cst addition and doorbell, for such fabrics. */
 enum ferry_status ferry_fabric_put_ldst(struct ferry_mem *mem, int32_t peer,
                                         size_t offset, const void *source,
                                         size_t bytes, uint32_t signal);

@@ -44,11 +44,18 @@ uint32_t ferry_fabric_caps_ldst(const struct ferry_mem *mem, int32_t peer)
 	return FERRY_CAP_LDST | FERRY_CAP_ORDERED | FERRY_CAP_SAME_HOST;
 }
 
+void *ferry_fabric_data_behind(const struct ferry_mem *mem, int32_t peer)
+{
+	unsigned char *control = mem->ops->control(mem, peer);
+
+	return control ? control + mem->control_bytes : NULL;
+}
+
 enum ferry_status ferry_fabric_put_ldst(struct ferry_mem *mem, int32_t peer,
                                         size_t offset, const void *source,
                                         size_t bytes, uint32_t signal)
 {
-	unsigned char *base = mem->ops->ptr(mem, peer);
+	unsigned char *base = mem->ops->control(mem, peer);
 
 	ferry_mem_store(base, offset, source, bytes);
 	ferry_mem_raise(base, mem->counters_offset, signal);

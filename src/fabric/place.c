@@ -136,6 +136,18 @@ int32_t ferry_place_host_ranks(const struct ferry_place *places, int32_t n,
 	return ranks;
 }
 
+int32_t ferry_place_gpu_ranks(const struct ferry_place *places, int32_t n,
+                              int32_t rank)
+{
+	int32_t ranks = 0;
+
+	if (places[rank].device != FERRY_DEVICE_CUDA)
+		return 0;
+	for (int32_t i = 0; i < n; i++)
+		ranks += ferry_place_same_gpu(&places[i], &places[rank]);
+	return ranks;
+}
+
 /* Whole cores that the control group grants; INT32_MAX without a limit. */
 static int32_t quota_cores(void)
 {

@@ -12,6 +12,7 @@
 #include "world.h"
 
 const struct ferry_fabric_ops *const ferry_fabrics[] = {
+	&ferry_fabric_p2p,
 	&ferry_fabric_local,
 	&ferry_fabric_shm,
 	&ferry_fabric_wire,
@@ -75,6 +76,18 @@ static enum ferry_status unknown(struct ferry_world *world, const char *what,
 	                  (int)length, what, names);
 }
 
+/* Score for this world; the device must be the world's, too. */
+static int probe(const struct ferry_world *world,
+                 const struct ferry_fabric_ops *ops,
+                 char reason[FERRY_REASON_BYTES])
+{
+	if (ops->device == world->device)
+		return ops->probe(world, reason);
+	snprintf(reason, FERRY_REASON_BYTES, "is for worlds on %s",
+	         ops->device == FERRY_DEVICE_CPU ? "the CPU" : "GPUs");
+	return 0;
+}
+
 static enum ferry_status choose(struct ferry_world *world, const char *name,
                                 const struct ferry_fabric_ops **chosen)
 {
@@ -86,13 +99,13 @@ static enum ferry_status choose(struct ferry_world *world, const char *name,
 		*chosen = by_name(name);
 		if (!*chosen)
 			return unknown(world, name, strlen(name));
-		if ((*chosen)->probe(world, reason) > 0)
+		if (probe(world, *chosen, reason) > 0)
 			return FERRY_OK;
 		return ferry_fail(&world->ctx, FERRY_UNSUPPORTED,
 		                  "world_open: fabric %s: %s", name, reason);
 	}
 	for (int i = 0; ferry_fabrics[i]; i++) {
-		const int score = ferry_fabrics[i]->probe(world, reason);
+		const int score = probe(world, ferry_fabrics[i], reason);
 		const size_t n = strlen(reasons);
 
 		snprintf(reasons + n, sizeof(reasons) - n, "%s%s: %s",

@@ -111,8 +111,8 @@ static enum ferry_status create(struct ferry_segment *s, uint8_t *handles,
 		                    "segment_open: records of %d peers",
 		                    s->world->n_ranks);
 	else
-		status = fabric->ops->mem_create(
-			fabric, s->data_offset + s->data_bytes, &s->mem, own);
+		status = fabric->ops->mem_create(fabric, s->data_offset,
+		                                 s->data_bytes, &s->mem, own);
 	if (status == FERRY_OK) {
 		s->mem->counters_offset = s->counters_offset;
 		s->mem->n_signals = s->first_signal + s->n_signals;
@@ -148,19 +148,20 @@ static void choose_spin(struct ferry_segment *s)
 static void learn_peers(struct ferry_segment *s)
 {
 	const struct ferry_mem *mem = s->mem;
-	unsigned char *base = mem->base;
+	unsigned char *control = mem->control;
 
-	s->ctl = (struct ferry_segment_ctl *)(void *)base;
+	s->ctl = (struct ferry_segment_ctl *)(void *)control;
 	s->verdicts =
-		(struct ferry_verdict *)(void *)(base + s->verdicts_offset);
-	s->counters = (uint64_t *)(void *)(base + s->counters_offset);
+		(struct ferry_verdict *)(void *)(control + s->verdicts_offset);
+	s->counters = (uint64_t *)(void *)(control + s->counters_offset);
 	s->signals = s->counters + s->first_signal;
 	s->polled = mem->ops->progress != ferry_fabric_progress_none;
 	s->direct = mem->ops->put == ferry_fabric_put_ldst;
 	for (int32_t r = 0; r < s->world->n_ranks; r++) {
 		s->peers[r].caps = mem->ops->caps(mem, r);
-		s->peers[r].base = mem->ops->ptr(mem, r);
-		s->direct = s->direct && s->peers[r].base;
+		s->peers[r].control = mem->ops->control(mem, r);
+		s->peers[r].data = mem->ops->data(mem, r);
+		s->direct = s->direct && s->peers[r].control;
 	}
 }
 

@@ -76,7 +76,8 @@ _Static_assert(sizeof(struct ferry_verdict) == 256, "whole cache lines");
 enum { FERRY_SIGNAL_ANY_VERDICT = 0, FERRY_SIGNAL_VERDICT = 1 };
 
 struct ferry_segment_peer {
-	unsigned char *base; /* of its memory here, NULL: put only */
+	unsigned char *control; /* here, NULL: put only */
+	unsigned char *data;    /* for the host, or for the own GPU; NULL */
 	uint32_t caps;
 };
 

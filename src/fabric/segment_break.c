@@ -43,7 +43,7 @@ static void put_all(struct ferry_segment *segment, size_t offset,
 		if (r != segment->world->rank)
 			(void)mem->ops->put(mem, r, offset, source, bytes,
 			                    counter);
-	ferry_mem_raise(mem->base, mem->counters_offset, counter);
+	ferry_mem_raise(mem->control, mem->counters_offset, counter);
 }
 
 /* Puts the own verdict into every rank's memory. */

@@ -7,9 +7,7 @@
 
 void *ferry_segment_base(struct ferry_segment *segment)
 {
-	if (!segment)
-		return NULL;
-	return (unsigned char *)segment->mem->base + segment->data_offset;
+	return segment ? segment->mem->data : NULL;
 }
 
 static bool is_peer(const struct ferry_segment *segment, int32_t peer)
@@ -19,9 +17,9 @@ static bool is_peer(const struct ferry_segment *segment, int32_t peer)
 
 void *ferry_segment_ptr(struct ferry_segment *segment, int32_t peer)
 {
-	if (!segment || !is_peer(segment, peer) || !segment->peers[peer].base)
+	if (!segment || !is_peer(segment, peer))
 		return NULL;
-	return segment->peers[peer].base + segment->data_offset;
+	return segment->peers[peer].data;
 }
 
 uint32_t ferry_segment_caps(const struct ferry_segment *segment, int32_t peer)
@@ -64,14 +62,14 @@ static inline bool may_signal(struct ferry_segment *segment, int32_t peer,
 	       is_peer(segment, peer) && signal < segment->n_signals;
 }
 
-/* Does [source, source + bytes) lie in the own memory? */
+/* Does [source, source + bytes) lie in the own data? */
 static bool is_own(const struct ferry_segment *segment, const void *source,
                    size_t bytes)
 {
-	const uintptr_t base = (uintptr_t)segment->mem->base;
+	const uintptr_t base = (uintptr_t)segment->mem->data;
 	const uintptr_t at = (uintptr_t)source;
 
-	return at >= base && at - base <= segment->mem->bytes - bytes;
+	return at >= base && at - base <= segment->data_bytes - bytes;
 }
 
 /* Words for a put whose bytes may not be put. */
@@ -142,11 +140,10 @@ enum ferry_status ferry_segment_put(struct ferry_segment *segment, int32_t peer,
 	const uint32_t counter = segment->first_signal + signal;
 
 	if (segment->direct) {
-		unsigned char *base = segment->peers[peer].base;
+		const struct ferry_segment_peer *p = &segment->peers[peer];
 
-		ferry_mem_store(base, segment->data_offset + offset, source,
-		                bytes);
-		ferry_mem_raise(base, segment->counters_offset, counter);
+		ferry_mem_store(p->data, offset, source, bytes);
+		ferry_mem_raise(p->control, segment->counters_offset, counter);
 		return FERRY_OK;
 	}
 	const enum ferry_status status = segment->mem->ops->put(
@@ -165,7 +162,7 @@ enum ferry_status ferry_segment_signal(struct ferry_segment *segment,
 	const uint32_t counter = segment->first_signal + signal;
 
 	if (segment->direct) {
-		ferry_mem_raise(segment->peers[peer].base,
+		ferry_mem_raise(segment->peers[peer].control,
 		                segment->counters_offset, counter);
 		return FERRY_OK;
 	}

@@ -18,6 +18,11 @@
 
 enum { FABRIC_NAME_BYTES = sizeof(((struct ferry_world *)0)->fabric_name) };
 
+static const char *device_name(int32_t device)
+{
+	return device == FERRY_DEVICE_CPU ? "CPU" : "CUDA";
+}
+
 /* Worlds can only work together when library and structs are the same. */
 static enum ferry_status compare_places(struct ferry_world *world)
 {
@@ -42,23 +47,57 @@ static enum ferry_status compare_places(struct ferry_world *world)
 			                  "other builds of ferry: their shared "
 			                  "structs differ",
 			                  r);
+		if (place->device != first->device)
+			return ferry_fail(&world->ctx, FERRY_MISMATCH,
+			                  "world_open: rank %d opens a %s "
+			                  "world, rank 0 a %s world",
+			                  r, device_name(place->device),
+			                  device_name(first->device));
 	}
 	return FERRY_OK;
 }
 
+/* The device of this rank. */
+static enum ferry_status choose_device(struct ferry_world *world,
+                                       const struct ferry_world_config *config)
+{
+	world->cuda_device = -1;
+	if (config->device != FERRY_DEVICE_CPU &&
+	    config->device != FERRY_DEVICE_CUDA)
+		return ferry_fail(&world->ctx, FERRY_INVAL,
+		                  "world_open: device is %d, allowed are 0 "
+		                  "(CPU) and 1 (CUDA)",
+		                  (int)config->device);
+	world->device = config->device;
+	if (world->device == FERRY_DEVICE_CPU)
+		return FERRY_OK;
+	FERRY_TRY(
+		ferry_gpu_open(&world->ctx, config->cuda_device, &world->gpu));
+	world->cuda_device = ferry_gpu_ordinal(world->gpu);
+	return FERRY_OK;
+}
+
+/* Who has no device, or cannot do without one, tells the others. */
 static enum ferry_status gather_places(struct ferry_world *world,
+                                       const struct ferry_world_config *config,
                                        uint64_t deadline)
 {
+	enum ferry_status status = choose_device(world, config);
 	struct ferry_place own;
 
 	ferry_place_read(&own);
-	FERRY_TRY(ferry_agree(world->boot, FERRY_OK, &own, world->places,
+	own.device = (int32_t)world->device;
+	if (world->gpu)
+		ferry_gpu_uuid(world->gpu, own.gpu);
+	FERRY_TRY(ferry_agree(world->boot, status, &own, world->places,
 	                      sizeof(own), deadline));
 	world->n_nodes = ferry_place_hosts(world->places, world->n_ranks);
 	world->n_host_ranks = ferry_place_host_ranks(
 		world->places, world->n_ranks, world->rank);
 	world->n_host_cores = ferry_place_host_cores(
 		world->places, world->n_ranks, world->rank);
+	world->n_gpu_ranks = ferry_place_gpu_ranks(world->places,
+	                                           world->n_ranks, world->rank);
 	return compare_places(world);
 }
 
@@ -113,7 +152,7 @@ static enum ferry_status meet(struct ferry_world *world,
 		return ferry_fail(&world->ctx, FERRY_NOMEM,
 		                  "world_open: places of %d ranks",
 		                  world->n_ranks);
-	FERRY_TRY(gather_places(world, deadline));
+	FERRY_TRY(gather_places(world, config, deadline));
 	FERRY_TRY(ferry_trace_open(&world->ctx, &world->trace));
 	return open_fabric(world, deadline);
 }
@@ -162,6 +201,7 @@ static void destroy(struct ferry_world *world)
 		world->fabric->ops->close(world->fabric);
 	ferry_trace_close(&world->ctx, world->trace);
 	ferry_boot_close(world->boot);
+	ferry_gpu_close(world->gpu);
 	free(world->places);
 	pthread_mutex_destroy(&world->lock);
 	ferry_ctx_destroy(&world->ctx);

@@ -4,6 +4,7 @@
 #define FERRY_WORLD_H
 
 #include "../boot/boot.h"
+#include "gpu.h"
 
 struct ferry_fabric;
 struct ferry_segment;
@@ -19,7 +20,8 @@ struct ferry_place {
 	uint64_t abi;    /* hash of wire structs: must be equal */
 	uint64_t cpus;   /* hash of the set of CPUs that it may use */
 	int32_t n_cpus;  /* of that set */
-	int32_t pad;
+	int32_t device;  /* enum ferry_device that it asks for */
+	uint8_t gpu[FERRY_GPU_UUID_BYTES]; /* zero: none */
 };
 
 struct ferry_world {
@@ -30,12 +32,14 @@ struct ferry_world {
 	struct ferry_trace *trace;  /* NULL unless FERRY_TRACE */
 	struct ferry_place *places; /* [n_ranks] */
 	enum ferry_device device;
-	int32_t cuda_device; /* ordinal of this rank's GPU; -1: CPU world */
+	struct ferry_gpu *gpu; /* of this rank; NULL: CPU world */
+	int32_t cuda_device;   /* its ordinal; -1: CPU world */
 	int32_t rank;
 	int32_t n_ranks;
 	int32_t n_nodes;
 	int32_t n_host_ranks; /* ranks on this host */
 	int32_t n_host_cores; /* that the ranks on this host may use */
+	int32_t n_gpu_ranks;  /* ranks on this rank's GPU; 0: CPU world */
 	int64_t timeout_ms;
 	int64_t open_timeout_ms;
 	uint32_t aborted;

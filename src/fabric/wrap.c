@@ -36,7 +36,8 @@ void ferry_wrap_close(struct ferry_fabric *fabric)
 }
 
 enum ferry_status ferry_wrap_mem_create(struct ferry_fabric *fabric,
-                                        size_t bytes, struct ferry_mem **mem,
+                                        size_t control_bytes, size_t data_bytes,
+                                        struct ferry_mem **mem,
                                         uint8_t handle[FERRY_HANDLE_BYTES])
 {
 	struct ferry_fabric *inner = inner_of(fabric);
@@ -47,15 +48,18 @@ enum ferry_status ferry_wrap_mem_create(struct ferry_fabric *fabric,
 	if (!m)
 		return ferry_fail(&fabric->world->ctx, FERRY_NOMEM,
 		                  "%s: state of a memory", fabric->ops->name);
-	status = inner->ops->mem_create(inner, bytes, &m->inner, handle);
+	status = inner->ops->mem_create(inner, control_bytes, data_bytes,
+	                                &m->inner, handle);
 	if (status != FERRY_OK) {
 		free(m);
 		return status;
 	}
 	m->mem.ops = fabric->ops;
 	m->mem.fabric = fabric;
-	m->mem.bytes = bytes;
-	m->mem.base = m->inner->base;
+	m->mem.control_bytes = control_bytes;
+	m->mem.data_bytes = data_bytes;
+	m->mem.control = m->inner->control;
+	m->mem.data = m->inner->data;
 	*mem = &m->mem;
 	return FERRY_OK;
 }
@@ -92,11 +96,18 @@ uint32_t ferry_wrap_caps(const struct ferry_mem *mem, int32_t peer)
 	return inner->ops->caps(inner, peer);
 }
 
-void *ferry_wrap_ptr(const struct ferry_mem *mem, int32_t peer)
+void *ferry_wrap_control(const struct ferry_mem *mem, int32_t peer)
 {
 	const struct ferry_mem *inner = ferry_wrap_inner(mem);
 
-	return inner->ops->ptr(inner, peer);
+	return inner->ops->control(inner, peer);
+}
+
+void *ferry_wrap_data(const struct ferry_mem *mem, int32_t peer)
+{
+	const struct ferry_mem *inner = ferry_wrap_inner(mem);
+
+	return inner->ops->data(inner, peer);
 }
 
 size_t ferry_wrap_max_put(const struct ferry_mem *mem)

@@ -33,14 +33,16 @@ enum ferry_status ferry_wrap_open(struct ferry_world *world,
 void ferry_wrap_close(struct ferry_fabric *fabric);
 /* A wrapper's own part of the memory is zero. */
 enum ferry_status ferry_wrap_mem_create(struct ferry_fabric *fabric,
-                                        size_t bytes, struct ferry_mem **mem,
+                                        size_t control_bytes, size_t data_bytes,
+                                        struct ferry_mem **mem,
                                         uint8_t handle[FERRY_HANDLE_BYTES]);
 enum ferry_status ferry_wrap_mem_attach(struct ferry_mem *mem,
                                         const uint8_t *handles);
 void ferry_wrap_mem_seal(struct ferry_mem *mem);
 void ferry_wrap_mem_destroy(struct ferry_mem *mem);
 uint32_t ferry_wrap_caps(const struct ferry_mem *mem, int32_t peer);
-void *ferry_wrap_ptr(const struct ferry_mem *mem, int32_t peer);
+void *ferry_wrap_control(const struct ferry_mem *mem, int32_t peer);
+void *ferry_wrap_data(const struct ferry_mem *mem, int32_t peer);
 size_t ferry_wrap_max_put(const struct ferry_mem *mem);
 enum ferry_status ferry_wrap_put(struct ferry_mem *mem, int32_t peer,
                                  size_t offset, const void *source,

@@ -165,11 +165,13 @@ static bool flushed(struct ferry_mem *mem)
 	return empty && ferry_wrap_flushed(mem);
 }
 
-static enum ferry_status mem_create(struct ferry_fabric *fabric, size_t bytes,
+static enum ferry_status mem_create(struct ferry_fabric *fabric,
+                                    size_t control_bytes, size_t data_bytes,
                                     struct ferry_mem **mem,
                                     uint8_t handle[FERRY_HANDLE_BYTES])
 {
-	FERRY_TRY(ferry_wrap_mem_create(fabric, bytes, mem, handle));
+	FERRY_TRY(ferry_wrap_mem_create(fabric, control_bytes, data_bytes, mem,
+	                                handle));
 	struct fault_mem *m = (struct fault_mem *)*mem;
 
 	pthread_mutex_init(&m->lock, NULL);
@@ -195,7 +197,8 @@ static const struct ferry_fabric_ops fault_ops = {
 	.mem_seal = ferry_wrap_mem_seal,
 	.mem_destroy = mem_destroy,
 	.caps = ferry_wrap_caps,
-	.ptr = ferry_wrap_ptr,
+	.control = ferry_wrap_control,
+	.data = ferry_wrap_data,
 	.max_put = ferry_wrap_max_put,
 	.put = put,
 	.kick = kick,
