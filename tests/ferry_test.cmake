@@ -18,3 +18,15 @@ function(ferry_test name)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT}
     SKIP_RETURN_CODE 77 LABELS "${arg_LABELS}")
 endfunction()
+
+# ferry_gpu_test(NAME PROGRAM ARGS...): a run of a program that needs a GPU, and
+# a line of build/gpu_tests.txt, from which scripts/gpu-test runs it where there
+# is one and no cmake.
+function(ferry_gpu_test name program)
+  add_test(NAME ${name} COMMAND ${program} ${ARGN})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77
+    LABELS gpu RESOURCE_LOCK gpu)
+  list(JOIN ARGN " " args)
+  set_property(GLOBAL APPEND_STRING PROPERTY ferry_gpu_tests
+    "${name} $<PATH:RELATIVE_PATH,$<TARGET_FILE:${program}>,${PROJECT_BINARY_DIR}> ${args}\n")
+endfunction()

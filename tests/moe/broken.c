@@ -2,6 +2,7 @@
 /* What must hold for a channel after a failure. */
 #include "broken.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Every later call answers BROKEN with the first message. */
@@ -11,24 +12,34 @@ static void check_calls(struct drive *d, const char *text)
 	struct ferry_dispatch_out out = FERRY_DISPATCH_OUT_INIT;
 	struct ferry_combine_in y = FERRY_COMBINE_IN_INIT;
 	struct ferry_combine_out sum = FERRY_COMBINE_OUT_INIT;
-	int64_t n_rows = -1;
-	uint64_t row = 0;
+	struct CUstream_st *stream = rank_memory_stream(d->memory, 0);
+	struct mirror row = mirror_make(d->memory, 8, 8);
+	struct mirror n_rows = mirror_make(d->memory, 8, 8);
 
-	out.n_rows = &n_rows;
+	memset(n_rows.host, 0xff, 8);
+	mirror_push(d->memory, &n_rows, stream);
+	out.n_rows = (void *)n_rows.device;
 	if (d->config.layout != FERRY_TOKEN)
-		out.rows = &row;
-	y.y = &row;
-	sum.out = &row;
-	RANKS_STATUS(ferry_dispatch_send(d->moe, 0, &in, NULL), FERRY_BROKEN);
+		out.rows = row.device;
+	y.y = row.device;
+	sum.out = row.device;
+	RANKS_STATUS(ferry_dispatch_send(d->moe, 0, &in, stream), FERRY_BROKEN);
 	RANKS_TEXT(ferry_last_error(), text);
-	RANKS_STATUS(ferry_dispatch_recv(d->moe, 0, &out, NULL), FERRY_BROKEN);
+	RANKS_STATUS(ferry_dispatch_recv(d->moe, 0, &out, stream),
+	             FERRY_BROKEN);
 	RANKS_TEXT(ferry_last_error(), text);
-	RANKS_EQ(n_rows, 0);
-	RANKS_STATUS(ferry_combine_send(d->moe, 0, &y, NULL), FERRY_BROKEN);
-	RANKS_STATUS(ferry_combine_recv(d->moe, 0, &sum, NULL), FERRY_BROKEN);
-	RANKS_STATUS(ferry_dispatch(d->moe, 0, &in, &out, NULL), FERRY_BROKEN);
-	RANKS_STATUS(ferry_combine(d->moe, 0, &y, &sum, NULL), FERRY_BROKEN);
+	mirror_pull(d->memory, &n_rows, stream);
+	rank_memory_sync(d->memory, stream);
+	RANKS_EQ(*(int64_t *)(void *)n_rows.host, 0);
+	RANKS_STATUS(ferry_combine_send(d->moe, 0, &y, stream), FERRY_BROKEN);
+	RANKS_STATUS(ferry_combine_recv(d->moe, 0, &sum, stream), FERRY_BROKEN);
+	RANKS_STATUS(ferry_dispatch(d->moe, 0, &in, &out, stream),
+	             FERRY_BROKEN);
+	RANKS_STATUS(ferry_combine(d->moe, 0, &y, &sum, stream), FERRY_BROKEN);
 	RANKS_TEXT(ferry_last_error(), text);
+	rank_memory_sync(d->memory, NULL);
+	mirror_drop(d->memory, &row);
+	mirror_drop(d->memory, &n_rows);
 }
 
 void broken_check(struct rank *rank, struct drive *d, enum ferry_status status,
@@ -37,8 +48,7 @@ void broken_check(struct rank *rank, struct drive *d, enum ferry_status status,
 	struct ferry_error error = FERRY_ERROR_INIT;
 	char text[sizeof(error.text)];
 
-	strncpy(text, ferry_last_error(), sizeof(text) - 1);
-	text[sizeof(text) - 1] = 0;
+	snprintf(text, sizeof(text), "%s", d->failure);
 	RANKS_TEXT(text, part);
 	RANKS_STATUS(ferry_moe_poll(d->moe, &error), status);
 	RANKS_EQ(error.status, status);

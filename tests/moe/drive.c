@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Drives one rank of a channel: inputs and calls. The outputs of dispatch and
- * their comparison are in drive_out.c.
+ * Drives one rank of a channel: the calls. Inputs of dispatch on a GPU are in
+ * drive_in.c, its outputs and their comparison in drive_out.c, combine in
+ * drive_combine.c.
  */
 #include "drive_inner.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <threads.h>
 
-#include "oracle_float.h"
+#include "run_args.h"
 
 void *drive_allocate(size_t bytes)
 {
@@ -57,6 +59,7 @@ void drive_close(struct drive *d)
 		at = &(*at)->next;
 	*at = d->next;
 	ferry_moe_close(d->moe);
+	d->moe = NULL;
 	while (d->ops != NULL)
 		drive_end(d->ops);
 	ferry_placement_destroy(d->placement);
@@ -70,12 +73,18 @@ static struct drive *drive_new(const struct rank *rank,
 
 	if (d == NULL)
 		RANKS_FAIL("out of memory");
+	/* The memory must outlast the list: what comes first ends last. */
+	d->memory = rank_memory_of(rank, run_args.streams);
 	d->list = list_of_body();
 	d->next = d->list->first;
 	d->list->first = d;
 	d->rank = rank->rank;
+	d->fused = run_args.fused;
 	d->config = *config;
 	d->config.n_ranks = rank->n_ranks;
+	d->config.device = ferry_world_device(rank->world);
+	if (d->memory->is_device && config->path == FERRY_PATH_AUTO)
+		d->config.path = run_args.path;
 	d->need = (struct ferry_moe_need)FERRY_MOE_NEED_INIT;
 	d->group = d->rank;
 	if (config->group_size > 1)
@@ -97,8 +106,7 @@ struct drive *drive_open(struct rank *rank,
 	return d;
 }
 
-/* Puts the caller's odd floating point mode around a call. */
-static uint32_t mode_enter(const struct drive *d)
+uint32_t drive_mode_enter(const struct drive *d)
 {
 #ifdef __x86_64__
 	const uint32_t old = __builtin_ia32_stmxcsr();
@@ -112,7 +120,7 @@ static uint32_t mode_enter(const struct drive *d)
 #endif
 }
 
-static void mode_leave(const struct drive *d, uint32_t old)
+void drive_mode_leave(const struct drive *d, uint32_t old)
 {
 #ifdef __x86_64__
 	const uint32_t now = __builtin_ia32_stmxcsr();
@@ -198,13 +206,34 @@ struct drive_op *drive_begin(struct drive *d, int32_t slot,
 	return op;
 }
 
+/* What a call of a CPU world answers, from what one on a GPU does. */
+enum ferry_status drive_settle(struct drive *d, enum ferry_status status)
+{
+	struct ferry_error error = FERRY_ERROR_INIT;
+
+	if (status != FERRY_OK)
+		snprintf(d->failure, sizeof(d->failure), "%s",
+		         ferry_last_error());
+	if (!d->memory->is_device || d->told ||
+	    (status != FERRY_OK && status != FERRY_BROKEN))
+		return status;
+	if (ferry_moe_poll(d->moe, &error) == FERRY_OK)
+		return status;
+	snprintf(d->failure, sizeof(d->failure), "%s", error.text);
+	d->told = true;
+	return error.status;
+}
+
 enum ferry_status drive_try_send(struct drive_op *op)
 {
+	struct CUstream_st *stream = rank_memory_next_stream(op->d->memory);
+	const struct ferry_dispatch_in in = drive_in_lend(op, stream);
 	const enum ferry_status status =
-		ferry_dispatch_send(op->d->moe, op->slot, &op->mine.in, NULL);
+		ferry_dispatch_send(op->d->moe, op->slot, &in, stream);
 
-	traffic_scribble_latched(&op->mine);
-	return status;
+	drive_in_scribble_latched(op, stream);
+	/* What it sends is known to be good or bad at recv. */
+	return status == FERRY_OK ? status : drive_settle(op->d, status);
 }
 
 void drive_dispatch_send(struct drive_op *op)
@@ -212,14 +241,36 @@ void drive_dispatch_send(struct drive_op *op)
 	RANKS_OK(drive_try_send(op));
 }
 
+/*
+ * After recv, fused or not. A failure that came once it was over is the next
+ * call's: its result is whole, and will be compared.
+ */
+static enum ferry_status received(struct drive_op *op, enum ferry_status status,
+                                  struct CUstream_st *stream)
+{
+	struct drive *d = op->d;
+
+	drive_in_scribble_rows(op, stream);
+	drive_out_pull(op, stream);
+	rank_memory_sync(d->memory, stream);
+	if (status != FERRY_OK)
+		return drive_settle(d, status);
+	status = drive_settle(d, status);
+	if (status == FERRY_OK || !drive_out_counted(op))
+		return status;
+	d->told = false;
+	return FERRY_OK;
+}
+
 enum ferry_status drive_try_recv(struct drive_op *op)
 {
-	drive_out_make(op);
-	const enum ferry_status status =
-		ferry_dispatch_recv(op->d->moe, op->slot, &op->got, NULL);
+	struct CUstream_st *stream = rank_memory_next_stream(op->d->memory);
 
-	traffic_scribble_rows(&op->mine);
-	return status;
+	drive_out_make(op, stream);
+	return received(
+		op,
+		ferry_dispatch_recv(op->d->moe, op->slot, &op->given, stream),
+		stream);
 }
 
 void drive_dispatch_recv(struct drive_op *op)
@@ -230,188 +281,15 @@ void drive_dispatch_recv(struct drive_op *op)
 
 void drive_dispatch_fused(struct drive_op *op)
 {
-	drive_out_make(op);
-	RANKS_OK(ferry_dispatch(op->d->moe, op->slot, &op->mine.in, &op->got,
-	                        NULL));
-	traffic_scribble_latched(&op->mine);
-	traffic_scribble_rows(&op->mine);
+	struct CUstream_st *stream = rank_memory_next_stream(op->d->memory);
+	const struct ferry_dispatch_in in = drive_in_lend(op, stream);
+	enum ferry_status status;
+
+	drive_out_make(op, stream);
+	status = ferry_dispatch(op->d->moe, op->slot, &in, &op->given, stream);
+	drive_in_scribble_latched(op, stream);
+	RANKS_OK(received(op, status, stream));
 	drive_check_recv(op);
-}
-
-/* Row of y that a received row's answer is in. */
-static int64_t answer_at(const struct drive_op *op,
-                         const struct oracle_row *row)
-{
-	switch (op->step.from) {
-	case FERRY_FROM_PADDED:
-		return row->padded;
-	case FERRY_FROM_PACKED:
-		return row->packed;
-	default:
-		return row->view;
-	}
-}
-
-static int64_t n_answers(const struct drive_op *op,
-                         const struct oracle_row *rows, int64_t n)
-{
-	int64_t last = 0;
-
-	for (int64_t i = 0; i < n; i++)
-		if (answer_at(op, &rows[i]) >= last)
-			last = answer_at(op, &rows[i]) + 1;
-	return last;
-}
-
-static void make_answers(struct drive_op *op)
-{
-	const struct drive *d = op->d;
-	const enum ferry_dtype dtype =
-		d->config.combine_dtype ? d->config.combine_dtype : FERRY_BF16;
-	const size_t bytes = (size_t)op->hidden * oracle_dtype_bytes(dtype);
-	const size_t stride = bytes + op->step.slack;
-	const bool presummed = op->step.from == FERRY_FROM_PRESUMMED;
-	const struct oracle_row *rows;
-	const int64_t n = oracle_rows(op->oracle, d->rank, &rows);
-	const size_t n_rows = (size_t)n_answers(op, rows, n);
-	uint8_t *payload = drive_allocate(drive_row_bytes(op));
-
-	op->y_bytes = stride * n_rows;
-	op->y = drive_allocate(op->y_bytes);
-	op->y_stride = stride;
-	for (int64_t i = 0; i < n; i++) {
-		const size_t at = (size_t)answer_at(op, &rows[i]);
-		const int32_t expert =
-			presummed ? ORACLE_PRESUMMED(d->rank) : rows[i].expert;
-		const uint8_t *scales;
-
-		oracle_row_bits(op->oracle, &rows[i], payload, &scales);
-		oracle_expert(op->y + stride * at, dtype, (size_t)op->hidden,
-		              payload, drive_row_bytes(op), scales,
-		              drive_scale_bytes(op), expert, op->step.values);
-	}
-	free(payload);
-}
-
-static struct ferry_combine_in combine_in(const struct drive_op *op)
-{
-	struct ferry_combine_in in = FERRY_COMBINE_IN_INIT;
-
-	in.y = op->y;
-	in.y_stride = op->step.slack ? op->y_stride : 0;
-	in.layout = op->step.from;
-	return in;
-}
-
-static void make_sums(struct drive_op *op)
-{
-	const struct ferry_moe_config *config = &op->d->config;
-	const enum ferry_dtype combine =
-		config->combine_dtype ? config->combine_dtype : FERRY_BF16;
-	const enum ferry_dtype dtype =
-		config->out_dtype ? config->out_dtype : combine;
-	const size_t row = (size_t)op->hidden * oracle_dtype_bytes(dtype);
-	const size_t stride = row + op->step.slack;
-	const uint64_t seed = op->step.spec.seed;
-
-	op->sum_row = row;
-	op->sum_stride = stride;
-	op->sum_bytes = stride * (size_t)op->n_tokens + DRIVE_GUARD;
-	op->sum = drive_allocate(op->sum_bytes);
-	op->sum_wanted = drive_allocate(op->sum_bytes);
-	memset(op->sum, DRIVE_POISON, op->sum_bytes);
-	memset(op->sum_wanted, DRIVE_POISON, op->sum_bytes);
-	if (op->step.residual == DRIVE_NO_RESIDUAL)
-		return;
-	op->residual = drive_allocate(op->sum_bytes);
-	memset(op->residual, DRIVE_POISON, op->sum_bytes);
-	for (int32_t t = 0; t < op->n_tokens; t++)
-		oracle_expert(op->residual + stride * (size_t)t, dtype,
-		              (size_t)op->hidden, &seed, sizeof(seed), NULL, 0,
-		              t, op->step.values);
-	if (op->step.residual == DRIVE_IN_PLACE)
-		memcpy(op->sum, op->residual, op->sum_bytes);
-}
-
-static struct ferry_combine_out combine_out(const struct drive_op *op,
-                                            void *sum)
-{
-	struct ferry_combine_out out = FERRY_COMBINE_OUT_INIT;
-	const size_t stride = op->step.slack ? op->sum_stride : 0;
-
-	out.out = sum;
-	out.out_stride = stride;
-	out.residual = op->step.residual == DRIVE_IN_PLACE ? sum : op->residual;
-	out.residual_stride = out.residual ? stride : 0;
-	return out;
-}
-
-void drive_check_combine_recv(struct drive_op *op)
-{
-	struct ferry_combine_out want = combine_out(op, op->sum_wanted);
-	const struct oracle_combine_how how = {
-		.presummed = op->step.from == FERRY_FROM_PRESUMMED,
-		.values = op->step.values,
-	};
-
-	want.residual = op->residual;
-	oracle_combine(op->oracle, op->d->rank, &how, &want);
-	for (size_t i = 0; i < op->sum_bytes; i++)
-		if (op->sum[i] != op->sum_wanted[i])
-			RANKS_FAIL("combine, seed %llu: byte %zu of token %zu "
-			           "of %d is 0x%02x, expected 0x%02x",
-			           (unsigned long long)op->step.spec.seed,
-			           i % op->sum_stride, i / op->sum_stride,
-			           op->n_tokens, op->sum[i], op->sum_wanted[i]);
-}
-
-enum ferry_status drive_try_combine_send(struct drive_op *op)
-{
-	make_answers(op);
-	const struct ferry_combine_in in = combine_in(op);
-	const uint32_t mode = mode_enter(op->d);
-	const enum ferry_status status =
-		ferry_combine_send(op->d->moe, op->slot, &in, NULL);
-
-	mode_leave(op->d, mode);
-	return status;
-}
-
-void drive_combine_send(struct drive_op *op)
-{
-	RANKS_OK(drive_try_combine_send(op));
-}
-
-enum ferry_status drive_try_combine_recv(struct drive_op *op)
-{
-	make_sums(op);
-	const struct ferry_combine_out out = combine_out(op, op->sum);
-	const uint32_t mode = mode_enter(op->d);
-	const enum ferry_status status =
-		ferry_combine_recv(op->d->moe, op->slot, &out, NULL);
-
-	mode_leave(op->d, mode);
-	if (op->y != NULL) /* it may be overwritten now */
-		memset(op->y, DRIVE_POISON, op->y_bytes);
-	return status;
-}
-
-void drive_combine_recv(struct drive_op *op)
-{
-	RANKS_OK(drive_try_combine_recv(op));
-	drive_check_combine_recv(op);
-}
-
-void drive_combine_fused(struct drive_op *op)
-{
-	make_answers(op);
-	make_sums(op);
-	const struct ferry_combine_in in = combine_in(op);
-	const struct ferry_combine_out out = combine_out(op, op->sum);
-
-	RANKS_OK(ferry_combine(op->d->moe, op->slot, &in, &out, NULL));
-	memset(op->y, DRIVE_POISON, op->y_bytes);
-	drive_check_combine_recv(op);
 }
 
 void drive_end(struct drive_op *op)
@@ -421,15 +299,15 @@ void drive_end(struct drive_op *op)
 	while (*at != op)
 		at = &(*at)->next;
 	*at = op->next;
+	/* A kernel may still be at it: after a failure, or a send alone. */
+	rank_memory_sync(op->d->memory, NULL);
 	for (int32_t r = 0; r < op->d->config.n_ranks; r++)
 		traffic_free(&op->batches[r]);
 	traffic_free(&op->mine);
 	oracle_destroy(op->oracle);
+	drive_in_free(op);
 	drive_out_free(op);
-	free(op->y);
-	free(op->sum);
-	free(op->sum_wanted);
-	free(op->residual);
+	drive_combine_free(op);
 	free(op);
 }
 
@@ -438,7 +316,7 @@ static struct drive_op *dispatch(struct drive *d, int32_t slot,
 {
 	struct drive_op *op = drive_begin(d, slot, step);
 
-	if (step->fused) {
+	if (step->fused || d->fused) {
 		drive_dispatch_fused(op);
 		return op;
 	}
@@ -457,7 +335,7 @@ void drive_run(struct drive *d, int32_t slot, const struct drive_step *step)
 {
 	struct drive_op *op = dispatch(d, slot, step);
 
-	if (step->fused) {
+	if (step->fused || d->fused) {
 		drive_combine_fused(op);
 	} else {
 		drive_combine_send(op);
@@ -469,12 +347,6 @@ void drive_run(struct drive *d, int32_t slot, const struct drive_step *step)
 const struct ferry_dispatch_out *drive_out(const struct drive_op *op)
 {
 	return &op->got;
-}
-
-const void *drive_sum(const struct drive_op *op, size_t *bytes)
-{
-	*bytes = op->sum_bytes;
-	return op->sum;
 }
 
 struct traffic_batch *drive_batch(struct drive_op *op)

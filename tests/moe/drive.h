@@ -10,6 +10,10 @@
  * All buffers are filled with a pattern before a call, so that bytes that must
  * not be touched are compared too. What the caller may overwrite after a call
  * is overwritten.
+ *
+ * In a CUDA world the arrays lie on the rank's GPU, the calls take its streams
+ * in turn, and filling and overwriting happens on them, behind the call. A
+ * recv is waited for, and then the channel is asked what has come of it.
  */
 #ifndef DRIVE_H
 #define DRIVE_H
@@ -17,6 +21,7 @@
 #include <ferry/moe.h>
 
 #include "oracle.h"
+#include "rank_memory.h"
 #include "ranks.h"
 #include "traffic.h"
 
@@ -30,8 +35,12 @@ struct drive {
 	const struct ferry_placement_config *placement_config;
 	struct ferry_placement *placement; /* NULL: expert e in slot e */
 	int32_t rank;
-	int32_t group;          /* first rank of the own group */
-	uint32_t mxcsr;         /* during calls, 0: as it is; x86 only */
+	int32_t group;  /* first rank of the own group */
+	uint32_t mxcsr; /* during calls, 0: as it is; x86 only */
+	struct rank_memory *memory;
+	bool fused;        /* every step is */
+	bool told;         /* a call has told of the failure */
+	char failure[512]; /* message of the last drive_try_* that failed */
 	struct open_list *list; /* of this rank's open channels */
 	struct drive *next;
 	struct drive_op *ops; /* begun and not ended */
@@ -90,7 +99,11 @@ void drive_run(struct drive *d, int32_t slot, const struct drive_step *step);
 void drive_dispatch(struct drive *d, int32_t slot,
                     const struct drive_step *step);
 
-/* The calls alone, for those that are to fail; nothing is compared. */
+/*
+ * The calls alone, for those that are to fail; nothing is compared. On a GPU a
+ * recv answers what ferry_moe_poll says when it is over, and the first call
+ * that finds the channel broken says by what, as it would in a CPU world.
+ */
 enum ferry_status drive_try_send(struct drive_op *op);
 enum ferry_status drive_try_recv(struct drive_op *op);
 enum ferry_status drive_try_combine_send(struct drive_op *op);

@@ -170,23 +170,34 @@ static size_t used_rows_bytes(const struct drive_op *op, size_t all)
 	return bytes < all ? bytes : all;
 }
 
-static void make_buffer(struct drive_op *op, enum drive_buffer_id id)
+static void point(struct ferry_dispatch_out *out, enum drive_buffer_id id,
+                  uint8_t *at)
+{
+	memcpy((uint8_t *)out + fields[id].at, &at, sizeof(at));
+}
+
+static void make_buffer(struct drive_op *op, enum drive_buffer_id id,
+                        struct CUstream_st *stream)
 {
 	struct drive_buffer *b = &op->buffers[id];
+	struct rank_memory *m = op->d->memory;
 	const size_t all = buffer_bytes(op, id) + DRIVE_GUARD;
 
 	b->bytes = all;
-	if (id == DRIVE_ROWS && op->step.light)
+	if (id == DRIVE_ROWS && op->step.light && !op->lasting)
 		b->bytes = used_rows_bytes(op, all);
-	b->got = drive_allocate(all);
+	if (b->got.device == NULL)
+		b->got = mirror_make(m, all, b->bytes);
+	free(b->want);
 	b->want = drive_allocate(b->bytes);
-	memset(b->got, DRIVE_POISON, b->bytes);
+	mirror_fill(m, &b->got, DRIVE_POISON, stream);
 	memset(b->want, DRIVE_POISON, b->bytes);
-	memcpy((uint8_t *)&op->got + fields[id].at, &b->got, sizeof(b->got));
-	memcpy((uint8_t *)&op->want + fields[id].at, &b->want, sizeof(b->want));
+	point(&op->got, id, b->got.host);
+	point(&op->given, id, b->got.device);
+	point(&op->want, id, b->want);
 }
 
-void drive_out_make(struct drive_op *op)
+void drive_out_make(struct drive_op *op, struct CUstream_st *stream)
 {
 	struct ferry_dispatch_out out = FERRY_DISPATCH_OUT_INIT;
 	size_t stride = drive_scale_bytes(op) + op->step.slack;
@@ -199,10 +210,32 @@ void drive_out_make(struct drive_op *op)
 		out.scales_stride = stride;
 	}
 	op->got = out;
+	op->given = out;
 	op->want = out;
 	for (int id = 0; id < DRIVE_N_BUFFERS; id++)
 		if (is_there(op, (enum drive_buffer_id)id))
-			make_buffer(op, (enum drive_buffer_id)id);
+			make_buffer(op, (enum drive_buffer_id)id, stream);
+}
+
+void drive_out_pull(struct drive_op *op, struct CUstream_st *stream)
+{
+	for (int id = 0; id < DRIVE_N_BUFFERS; id++)
+		mirror_pull(op->d->memory, &op->buffers[id].got, stream);
+}
+
+bool drive_out_counted(const struct drive_op *op)
+{
+	static const enum drive_buffer_id ids[] = {DRIVE_COUNTS, DRIVE_N_ROWS};
+
+	for (size_t i = 0; i < sizeof(ids) / sizeof(*ids); i++) {
+		const struct drive_buffer *b = &op->buffers[ids[i]];
+
+		for (size_t at = 0;
+		     b->got.host != NULL && at + DRIVE_GUARD < b->bytes; at++)
+			if (b->got.host[at] != 0)
+				return true;
+	}
+	return false;
 }
 
 /* NaN weights may change their payload on the way. */
@@ -222,29 +255,48 @@ static void compare_buffer(const struct drive_op *op, enum drive_buffer_id id)
 	const struct drive_buffer *b = &op->buffers[id];
 
 	if (id == DRIVE_ROW_WEIGHT || id == DRIVE_TOKEN_WEIGHTS) {
-		level_nans(b->got, b->bytes);
+		level_nans(b->got.host, b->bytes);
 		level_nans(b->want, b->bytes);
 	}
-	if (memcmp(b->got, b->want, b->bytes) == 0)
+	if (memcmp(b->got.host, b->want, b->bytes) == 0)
 		return;
 	for (size_t i = 0; i < b->bytes; i++)
-		if (b->got[i] != b->want[i])
+		if (b->got.host[i] != b->want[i])
 			RANKS_FAIL("dispatch, seed %llu: byte %zu of %zu of "
 			           "out.%s is 0x%02x, expected 0x%02x",
 			           (unsigned long long)op->step.spec.seed, i,
-			           b->bytes, fields[id].name, b->got[i],
+			           b->bytes, fields[id].name, b->got.host[i],
 			           b->want[i]);
+}
+
+/* Rows and scales on the host; the view then points there. */
+static uint8_t *copy_view(const struct drive_op *op,
+                          struct ferry_moe_view *view)
+{
+	const size_t bytes = (size_t)view->n_rows * view->row_stride;
+	const uint8_t *rows = view->rows;
+	uint8_t *copy = drive_allocate(bytes);
+
+	rank_memory_read(op->d->memory, copy, rows, bytes);
+	if (view->scales != NULL)
+		view->scales = copy + ((const uint8_t *)view->scales - rows);
+	view->rows = copy;
+	return copy;
 }
 
 static void compare_view(const struct drive_op *op)
 {
 	struct ferry_moe_view view = FERRY_MOE_VIEW_INIT;
+	uint8_t *copy = NULL;
 	int64_t row;
 
 	RANKS_OK(ferry_moe_get_view(op->d->moe, op->slot, &view));
 	RANKS_EQ(view.row_stride, op->d->need.view_row_stride);
 	RANKS_EQ(view.n_rows, 2 * op->d->config.n_ranks * view.cap);
+	if (op->d->memory->is_device)
+		copy = copy_view(op, &view);
 	row = oracle_view_differs(op->oracle, op->d->rank, &view);
+	free(copy);
 	if (row >= 0)
 		RANKS_FAIL("dispatch, seed %llu: row %lld of the view differs",
 		           (unsigned long long)op->step.spec.seed,
@@ -258,10 +310,10 @@ void drive_check_recv(struct drive_op *op)
 
 	oracle_dispatch(op->oracle, op->d->rank, &op->want);
 	for (size_t i = 0; i < sizeof(first) / sizeof(*first); i++)
-		if (op->buffers[first[i]].got != NULL)
+		if (op->buffers[first[i]].got.host != NULL)
 			compare_buffer(op, first[i]);
 	for (int id = 0; id < DRIVE_N_BUFFERS; id++)
-		if (op->buffers[id].got != NULL)
+		if (op->buffers[id].got.host != NULL)
 			compare_buffer(op, (enum drive_buffer_id)id);
 	if (op->d->config.layout == FERRY_TOKEN)
 		compare_view(op);
@@ -271,11 +323,12 @@ static void check_zero(const struct drive_op *op, enum drive_buffer_id id)
 {
 	const struct drive_buffer *b = &op->buffers[id];
 
-	for (size_t i = 0; b->got != NULL && i + DRIVE_GUARD < b->bytes; i++)
-		if (b->got[i] != 0)
+	for (size_t i = 0; b->got.host != NULL && i + DRIVE_GUARD < b->bytes;
+	     i++)
+		if (b->got.host[i] != 0)
 			RANKS_FAIL("after a failure byte %zu of out.%s is "
 			           "0x%02x, expected 0",
-			           i, fields[id].name, b->got[i]);
+			           i, fields[id].name, b->got.host[i]);
 }
 
 void drive_check_empty(const struct drive_op *op)
@@ -288,7 +341,7 @@ void drive_check_empty(const struct drive_op *op)
 void drive_out_free(struct drive_op *op)
 {
 	for (int id = 0; id < DRIVE_N_BUFFERS; id++) {
-		free(op->buffers[id].got);
+		mirror_drop(op->d->memory, &op->buffers[id].got);
 		free(op->buffers[id].want);
 	}
 }

@@ -6,7 +6,80 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct run_args run_args = {.fabric = "local"};
+#include "gpus.h"
+#include "rank_memory.h"
+
+struct run_args run_args = {.fabric = "local", .streams = 1};
+
+_Noreturn static void usage(const char *program, const char *what)
+{
+	fprintf(stderr, "%s: %s?\n", program, what);
+	exit(2);
+}
+
+static enum ferry_path path_of(const char *program, const char *name)
+{
+	if (!strcmp(name, "lines"))
+		return FERRY_PATH_LINES;
+	if (!strcmp(name, "chunks"))
+		return FERRY_PATH_CHUNKS;
+	if (!strcmp(name, "auto"))
+		return FERRY_PATH_AUTO;
+	usage(program, name);
+}
+
+static int streams_of(const char *program, const char *number)
+{
+	const int n = atoi(number);
+
+	if (n < 1 || n > RANK_MEMORY_STREAMS)
+		usage(program, number);
+	return n;
+}
+
+/* False: no such argument. */
+static bool with_value(const char *program, const char *name, const char *value)
+{
+	if (!strcmp(name, "--fabric"))
+		run_args.fabric = value;
+	else if (!strcmp(name, "--options"))
+		run_args.options = value;
+	else if (!strcmp(name, "--count"))
+		run_args.count = atoi(value);
+	else if (!strcmp(name, "--seconds"))
+		run_args.seconds = atoi(value);
+	else if (!strcmp(name, "--gpus"))
+		run_args.n_gpus = atoi(value);
+	else if (!strcmp(name, "--path"))
+		run_args.path = path_of(program, value);
+	else if (!strcmp(name, "--streams"))
+		run_args.streams = streams_of(program, value);
+	else
+		return false;
+	return true;
+}
+
+/* Before the driver is loaded in the ranks. */
+static void find_gpus(void)
+{
+	char reason[GPUS_REASON];
+	const int32_t n = gpus_count(reason);
+
+	if (n == 0) {
+		printf("no GPU: %s\n", reason);
+		exit(77);
+	}
+	if (run_args.n_gpus == 0 || run_args.n_gpus > n)
+		run_args.n_gpus = n;
+	run_args.device = FERRY_DEVICE_CUDA;
+	printf("# %d GPUs: %s\n", run_args.n_gpus, reason);
+	/*
+	 * Streams share hardware queues, 8 by default, and a kernel that waits
+	 * in one holds back what is behind it: ranks that are threads would
+	 * wait for each other.
+	 */
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+}
 
 void run_args_read(int argc, char **argv)
 {
@@ -19,37 +92,41 @@ void run_args_read(int argc, char **argv)
 			run_args.kind = RANKS_PROCESSES;
 			continue;
 		}
-		if (!value) {
-			fprintf(stderr, "%s: %s?\n", argv[0], argv[i]);
-			exit(2);
+		if (!strcmp(argv[i], "--fused")) {
+			run_args.fused = true;
+			continue;
 		}
-		if (!strcmp(argv[i], "--fabric")) {
-			run_args.fabric = value;
-		} else if (!strcmp(argv[i], "--options")) {
-			run_args.options = value;
-		} else if (!strcmp(argv[i], "--count")) {
-			run_args.count = atoi(value);
-		} else if (!strcmp(argv[i], "--seed")) {
+		if (!value)
+			usage(argv[0], argv[i]);
+		if (!strcmp(argv[i], "--seed")) {
 			run_args.seed = strtoull(value, NULL, 0);
 			seeded = true;
-		} else {
-			fprintf(stderr, "%s: %s?\n", argv[0], argv[i]);
-			exit(2);
+		} else if (!with_value(argv[0], argv[i], value)) {
+			usage(argv[0], argv[i]);
 		}
 		i++;
 	}
+	if (!strcmp(run_args.fabric, "p2p"))
+		find_gpus();
 	if (!seeded)
 		run_args.seed = ranks_seed();
 }
 
 struct ranks run_args_ranks(int32_t n_ranks)
 {
-	return (struct ranks){
+	struct ranks how = {
 		.kind = run_args.kind,
 		.n_ranks = n_ranks,
+		.device = run_args.device,
+		.n_gpus = run_args.n_gpus,
 		.fabric = run_args.fabric,
 		.options = run_args.options,
 		.timeout_ms = RUN_SLOW ? 100000 : 30000,
 		.limit_ms = RUN_SLOW ? 240000 : 60000,
 	};
+
+	/* A GPU that waits in vain costs everybody who shares it. */
+	if (run_on_gpus())
+		how.timeout_ms = 8000;
+	return how;
 }

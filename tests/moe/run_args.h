@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * On which fabric a test program runs, from its command line:
- * --fabric local|shm|wire, --processes (ranks are processes, not threads),
+ * --fabric local|shm|wire|p2p, --processes (ranks are processes, not threads),
  * --options NAME=VALUE;..., --seed S, --count N (what N counts is the
- * program's affair).
+ * program's affair), --seconds N.
+ *
+ * p2p: ranks have GPUs, in turn, and the program is skipped where there are
+ * none. --path lines|chunks of channels that do not say, --fused: one call for
+ * send and recv, --streams N: calls take N streams in turn, --gpus N: no more
+ * than so many.
  */
 #ifndef RUN_ARGS_H
 #define RUN_ARGS_H
+
+#include <ferry/moe_config.h>
 
 #include "ranks.h"
 
@@ -16,9 +23,18 @@ struct run_args {
 	enum ranks_kind kind;
 	uint64_t seed; /* given, of the environment, or fresh; printed */
 	int count;     /* 0: not given */
+	int seconds;   /* 0: not given */
+	enum ferry_device device;
+	int32_t n_gpus;
+	enum ferry_path path;
+	bool fused;
+	int streams; /* of a rank */
 };
 
-/* Ends the program with status 2 where it does not understand. */
+/*
+ * Ends the program with status 2 where it does not understand, and 77 where it
+ * cannot run here.
+ */
 void run_args_read(int argc, char **argv);
 
 extern struct run_args run_args;
@@ -32,5 +48,11 @@ enum { RUN_SLOW = 0 };
 
 /* A run on this fabric; the rest is filled in by the test. */
 struct ranks run_args_ranks(int32_t n_ranks);
+
+/* Are there GPUs? What differs there by contract asks. */
+static inline bool run_on_gpus(void)
+{
+	return run_args.device == FERRY_DEVICE_CUDA;
+}
 
 #endif

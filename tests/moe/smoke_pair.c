@@ -3,7 +3,6 @@
 #include "smoke_pair.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/number.h"
 
@@ -20,13 +19,16 @@ struct ferry_moe_config smoke_config(int32_t n_ranks)
 	return config;
 }
 
-static void *take(size_t n, size_t bytes)
-{
-	void *p = calloc(n ? n : 1, bytes);
+/* In the order of buffer_bytes. */
+enum { X, OUT, ROWS, IDS, WEIGHTS, COUNTS, OFFSETS, SOURCE, TOKEN, SLOT, N };
 
-	RANKS_CHECK(p);
-	ranks_defer(free, p);
-	return p;
+static void release(void *pair)
+{
+	struct smoke_pair *p = pair;
+
+	for (int i = 0; i < SMOKE_BUFFERS; i++)
+		mirror_drop(p->memory, &p->buffers[i]);
+	free(p);
 }
 
 /* Numbers so small that all sums of theirs are exact in bf16. */
@@ -48,57 +50,86 @@ static float weight_of(int32_t choice)
 	return 1.0f / (float)(1 << choice);
 }
 
+static void make_buffers(struct smoke_pair *p)
+{
+	const size_t n = (size_t)p->need.recv_rows;
+	const size_t slots = (size_t)p->need.max_expert_slots;
+	const size_t row = SMOKE_HIDDEN * sizeof(*p->x);
+	const size_t choices = SMOKE_TOKENS * SMOKE_TOPK;
+	const size_t bytes[SMOKE_BUFFERS] = {
+		[X] = SMOKE_TOKENS * row,
+		[OUT] = SMOKE_TOKENS * row,
+		[ROWS] = n * row,
+		[IDS] = choices * sizeof(*p->ids),
+		[WEIGHTS] = choices * sizeof(*p->weights),
+		[COUNTS] = slots * sizeof(*p->counts),
+		[OFFSETS] = (slots + 1) * sizeof(*p->offsets),
+		[SOURCE] = n * sizeof(*p->row_source),
+		[TOKEN] = n * sizeof(*p->row_token),
+		[SLOT] = n * sizeof(*p->row_slot),
+		[N] = sizeof(*p->n_rows),
+	};
+
+	for (int i = 0; i < SMOKE_BUFFERS; i++)
+		p->buffers[i] = mirror_make(p->memory, bytes[i], bytes[i]);
+	p->x = (void *)p->buffers[X].host;
+	p->out = (void *)p->buffers[OUT].host;
+	p->rows = (void *)p->buffers[ROWS].host;
+	p->ids = (void *)p->buffers[IDS].host;
+	p->weights = (void *)p->buffers[WEIGHTS].host;
+	p->counts = (void *)p->buffers[COUNTS].host;
+	p->offsets = (void *)p->buffers[OFFSETS].host;
+	p->row_source = (void *)p->buffers[SOURCE].host;
+	p->row_token = (void *)p->buffers[TOKEN].host;
+	p->row_slot = (void *)p->buffers[SLOT].host;
+	p->n_rows = (void *)p->buffers[N].host;
+}
+
 struct smoke_pair *smoke_open(struct rank *rank, struct ferry_moe *moe,
                               const struct ferry_moe_config *config,
                               int32_t slot)
 {
-	struct smoke_pair *p = take(1, sizeof(*p));
+	struct rank_memory *memory = rank_memory_of(rank, 1);
+	struct smoke_pair *p = calloc(1, sizeof(*p));
 
+	RANKS_CHECK(p);
+	p->memory = memory;
+	ranks_defer(release, p);
+	p->stream = rank_memory_stream(memory, 0);
 	p->need = (struct ferry_moe_need)FERRY_MOE_NEED_INIT;
 	RANKS_OK(ferry_moe_query(config, &p->need));
 	p->moe = moe;
 	p->slot = slot;
 	p->rank = rank->rank;
 	p->n_ranks = rank->n_ranks;
-	const size_t n = (size_t)p->need.recv_rows;
-	const size_t own = SMOKE_TOKENS;
-
-	p->x = take(own * SMOKE_HIDDEN, sizeof(*p->x));
-	p->out = take(own * SMOKE_HIDDEN, sizeof(*p->out));
-	p->ids = take(own * SMOKE_TOPK, sizeof(*p->ids));
-	p->weights = take(own * SMOKE_TOPK, sizeof(*p->weights));
-	p->rows = take(n * SMOKE_HIDDEN, sizeof(*p->rows));
-	p->row_source = take(n, sizeof(int32_t));
-	p->row_token = take(n, sizeof(int32_t));
-	p->row_slot = take(n, sizeof(int32_t));
-	p->counts = take((size_t)p->need.max_expert_slots, sizeof(int32_t));
-	p->offsets =
-		take((size_t)p->need.max_expert_slots + 1, sizeof(int64_t));
 	p->from = config->layout == FERRY_EXPERT_PADDED ? FERRY_FROM_PADDED
 	                                                : FERRY_FROM_PACKED;
+	make_buffers(p);
 	return p;
 }
 
 static void point_at_buffers(struct smoke_pair *p)
 {
+	const struct mirror *b = p->buffers;
+
 	p->in = (struct ferry_dispatch_in)FERRY_DISPATCH_IN_INIT;
 	p->in.n_tokens = p->n_tokens;
-	p->in.x = p->x;
-	p->in.topk_ids = p->ids;
-	p->in.topk_weights = p->weights;
+	p->in.x = b[X].device;
+	p->in.topk_ids = b[IDS].device;
+	p->in.topk_weights = (void *)b[WEIGHTS].device;
 	p->dispatch_out = (struct ferry_dispatch_out)FERRY_DISPATCH_OUT_INIT;
-	p->dispatch_out.rows = p->rows;
-	p->dispatch_out.counts = p->counts;
-	p->dispatch_out.offsets = p->offsets;
-	p->dispatch_out.row_source = p->row_source;
-	p->dispatch_out.row_token = p->row_token;
-	p->dispatch_out.row_expert_slot = p->row_slot;
-	p->dispatch_out.n_rows = &p->n_rows;
+	p->dispatch_out.rows = b[ROWS].device;
+	p->dispatch_out.counts = (void *)b[COUNTS].device;
+	p->dispatch_out.offsets = (void *)b[OFFSETS].device;
+	p->dispatch_out.row_source = (void *)b[SOURCE].device;
+	p->dispatch_out.row_token = (void *)b[TOKEN].device;
+	p->dispatch_out.row_expert_slot = (void *)b[SLOT].device;
+	p->dispatch_out.n_rows = (void *)b[N].device;
 	p->combine_in = (struct ferry_combine_in)FERRY_COMBINE_IN_INIT;
-	p->combine_in.y = p->rows;
+	p->combine_in.y = b[ROWS].device;
 	p->combine_in.layout = p->from;
 	p->combine_out = (struct ferry_combine_out)FERRY_COMBINE_OUT_INIT;
-	p->combine_out.out = p->out;
+	p->combine_out.out = b[OUT].device;
 }
 
 void smoke_fill(struct smoke_pair *p, int32_t turn, int32_t n_tokens)
@@ -130,7 +161,7 @@ void smoke_check_rows(const struct smoke_pair *p)
 			         value_of(p->row_source[row], p->turn,
 			                  p->row_token[row], i));
 	}
-	RANKS_EQ(p->n_rows, n);
+	RANKS_EQ(*p->n_rows, n);
 }
 
 void smoke_check_out(const struct smoke_pair *p)
@@ -151,13 +182,37 @@ void smoke_check_out(const struct smoke_pair *p)
 	}
 }
 
+enum ferry_status smoke_dispatch(struct smoke_pair *p)
+{
+	enum ferry_status status;
+
+	mirror_push(p->memory, &p->buffers[X], p->stream);
+	mirror_push(p->memory, &p->buffers[IDS], p->stream);
+	mirror_push(p->memory, &p->buffers[WEIGHTS], p->stream);
+	status = ferry_dispatch(p->moe, p->slot, &p->in, &p->dispatch_out,
+	                        p->stream);
+	for (int i = ROWS; i <= N; i++)
+		if (i != IDS && i != WEIGHTS)
+			mirror_pull(p->memory, &p->buffers[i], p->stream);
+	rank_memory_sync(p->memory, p->stream);
+	return status ? status : ferry_moe_poll(p->moe, NULL);
+}
+
+enum ferry_status smoke_combine(struct smoke_pair *p)
+{
+	const enum ferry_status status = ferry_combine(
+		p->moe, p->slot, &p->combine_in, &p->combine_out, p->stream);
+
+	mirror_pull(p->memory, &p->buffers[OUT], p->stream);
+	rank_memory_sync(p->memory, p->stream);
+	return status ? status : ferry_moe_poll(p->moe, NULL);
+}
+
 void smoke_run(struct smoke_pair *p, int32_t turn, int32_t n_tokens)
 {
 	smoke_fill(p, turn, n_tokens);
-	RANKS_OK(ferry_dispatch(p->moe, p->slot, &p->in, &p->dispatch_out,
-	                        NULL));
+	RANKS_OK(smoke_dispatch(p));
 	smoke_check_rows(p);
-	RANKS_OK(ferry_combine(p->moe, p->slot, &p->combine_in, &p->combine_out,
-	                       NULL));
+	RANKS_OK(smoke_combine(p));
 	smoke_check_out(p);
 }

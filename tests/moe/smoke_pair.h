@@ -9,6 +9,7 @@
 
 #include <ferry/ferry.h>
 
+#include "rank_memory.h"
 #include "ranks.h"
 
 enum {
@@ -16,6 +17,7 @@ enum {
 	SMOKE_HIDDEN = 40,
 	SMOKE_TOPK = 3,
 	SMOKE_EXPERTS = 7,
+	SMOKE_BUFFERS = 11,
 };
 
 /* One slot's buffers. */
@@ -26,12 +28,15 @@ struct smoke_pair {
 	int32_t n_tokens, turn; /* of the batch in flight */
 	struct ferry_moe_need need;
 	enum ferry_combine_layout from;
+	struct rank_memory *memory;
+	struct CUstream_st *stream;
+	struct mirror buffers[SMOKE_BUFFERS];
+	/* What the test reads and writes of them. */
 	uint16_t *x, *rows, *out;
 	int32_t *ids;
 	float *weights;
 	int32_t *counts, *row_source, *row_token, *row_slot;
-	int64_t *offsets;
-	int64_t n_rows;
+	int64_t *offsets, *n_rows;
 	struct ferry_dispatch_in in;
 	struct ferry_dispatch_out dispatch_out;
 	struct ferry_combine_in combine_in;
@@ -48,6 +53,9 @@ struct smoke_pair *smoke_open(struct rank *rank, struct ferry_moe *moe,
 
 /* A fresh batch; `turn` makes it differ from others. */
 void smoke_fill(struct smoke_pair *p, int32_t turn, int32_t n_tokens);
+/* Both phases in one call, its arrays copied to the GPU and back. */
+enum ferry_status smoke_dispatch(struct smoke_pair *p);
+enum ferry_status smoke_combine(struct smoke_pair *p);
 /* After dispatch_recv: every row is what its source sent. */
 void smoke_check_rows(const struct smoke_pair *p);
 /* After combine_recv: every token is the sum of its weights times itself. */

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "drive.h"
+#include "drive_inner.h"
 #include "proto/window.h"
 #include "run_args.h"
 
@@ -40,14 +40,28 @@ static struct ferry_moe_config large(enum ferry_layout layout)
 	return c;
 }
 
-static uint8_t *map_sparse(size_t bytes)
+/* Sparse, or of the GPU, which has that much. */
+static uint8_t *map_large(struct drive *d, struct mirror *mirror, size_t bytes)
 {
+	if (d->memory->is_device) {
+		*mirror = mirror_make(d->memory, bytes, 0);
+		return mirror->device;
+	}
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 	               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (p == MAP_FAILED)
 		RANKS_FAIL("mmap of %zu bytes", bytes);
 	return p;
+}
+
+static void unmap_large(struct drive *d, struct mirror *mirror, uint8_t *p,
+                        size_t bytes)
+{
+	if (d->memory->is_device)
+		mirror_drop(d->memory, mirror);
+	else
+		munmap(p, bytes);
 }
 
 /* The row of the expert-major output. */
@@ -65,11 +79,14 @@ static void answer(const struct drive *d, const struct oracle *o,
 {
 	const size_t at = row_at(&d->config, row);
 	const uint8_t *scales;
+	static _Thread_local uint8_t got[ROW_BYTES], made[Y_BYTES];
 
 	oracle_row_bits(o, row, expected, &scales);
-	RANKS_BYTES(rows + at * ROW_BYTES, expected, ROW_BYTES);
-	oracle_expert(y + at * Y_BYTES, FERRY_BF16, HIDDEN, expected, ROW_BYTES,
-	              NULL, 0, row->expert, ORACLE_PLAIN);
+	rank_memory_read(d->memory, got, rows + at * ROW_BYTES, ROW_BYTES);
+	RANKS_BYTES(got, expected, ROW_BYTES);
+	oracle_expert(made, FERRY_BF16, HIDDEN, expected, ROW_BYTES, NULL, 0,
+	              row->expert, ORACLE_PLAIN);
+	rank_memory_write(d->memory, y + at * Y_BYTES, made, Y_BYTES);
 }
 
 /* The experts with the highest numbers of each rank. */
@@ -107,20 +124,25 @@ static void body(struct rank *rank)
 	const struct drive_step step = {.make = make, .make_arg = &config};
 	struct drive_op *op = drive_begin(d, 0, &step);
 	const struct oracle *o = drive_oracle(op);
-	uint8_t *rows = map_sparse(n * ROW_BYTES);
-	uint8_t *y = map_sparse(n * Y_BYTES);
-	uint8_t *sum = malloc((size_t)TOKENS * Y_BYTES);
+	struct mirror far[2] = {{0}};
+	uint8_t *rows = map_large(d, &far[0], n * ROW_BYTES);
+	uint8_t *y = map_large(d, &far[1], n * Y_BYTES);
+	struct mirror sum =
+		mirror_make(d->memory, TOKENS * Y_BYTES, TOKENS * Y_BYTES);
 	uint8_t *expected = malloc((size_t)TOKENS * Y_BYTES);
+	struct CUstream_st *stream = rank_memory_stream(d->memory, 0);
 	struct ferry_dispatch_out out = FERRY_DISPATCH_OUT_INIT;
 	struct ferry_combine_in in = FERRY_COMBINE_IN_INIT;
 	struct ferry_combine_out got = FERRY_COMBINE_OUT_INIT;
 	const struct oracle_combine_how how = {.values = ORACLE_PLAIN};
 	const struct oracle_row *list;
 
-	RANKS_CHECK(sum != NULL && expected != NULL);
+	RANKS_CHECK(expected != NULL);
 	RANKS_CHECK(n * ROW_BYTES > (size_t)1 << 32);
 	out.rows = rows;
-	RANKS_OK(ferry_dispatch(d->moe, 0, &drive_batch(op)->in, &out, NULL));
+	const struct ferry_dispatch_in lent = drive_in_lend(op, stream);
+
+	RANKS_OK(ferry_dispatch(d->moe, 0, &lent, &out, stream));
 	const int64_t n_rows = oracle_rows(o, d->rank, &list);
 
 	RANKS_EQ(n_rows, 2 * TOKENS);
@@ -131,15 +153,18 @@ static void body(struct rank *rank)
 	in.y = y;
 	in.layout = config.layout == FERRY_EXPERT_PADDED ? FERRY_FROM_PADDED
 	                                                 : FERRY_FROM_PACKED;
-	got.out = sum;
-	RANKS_OK(ferry_combine(d->moe, 0, &in, &got, NULL));
+	got.out = sum.device;
+	RANKS_OK(ferry_combine(d->moe, 0, &in, &got, stream));
+	mirror_pull(d->memory, &sum, stream);
+	rank_memory_sync(d->memory, stream);
+	RANKS_OK(ferry_moe_poll(d->moe, NULL));
 	got.out = expected;
 	oracle_combine(o, d->rank, &how, &got);
-	RANKS_BYTES(sum, expected, (size_t)TOKENS * Y_BYTES);
-	free(sum);
+	RANKS_BYTES(sum.host, expected, (size_t)TOKENS * Y_BYTES);
 	free(expected);
-	munmap(rows, n * ROW_BYTES);
-	munmap(y, n * Y_BYTES);
+	mirror_drop(d->memory, &sum);
+	unmap_large(d, &far[0], rows, n * ROW_BYTES);
+	unmap_large(d, &far[1], y, n * Y_BYTES);
 }
 
 static void rows_far_out(void **state)

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "run_args.h"
 #include "smoke_pair.h"
 
 static void close_moe(void *moe)
@@ -38,6 +39,7 @@ static void pairs(struct rank *rank)
 
 	config.layout = v->layout;
 	config.combine = v->combine;
+	config.path = run_args.path;
 	struct ferry_moe *moe = open_moe(rank, &config);
 	struct smoke_pair *p = smoke_open(rank, moe, &config, 0);
 
@@ -46,7 +48,7 @@ static void pairs(struct rank *rank)
 		          (turn * 5 + rank->rank * 3) % (SMOKE_TOKENS + 1));
 }
 
-static void run_on(int32_t n_ranks, const char *fabric)
+static void run_on(int32_t n_ranks)
 {
 	for (int i = 0; i < 4; i++) {
 		struct variant v = {
@@ -54,10 +56,9 @@ static void run_on(int32_t n_ranks, const char *fabric)
 		                        : FERRY_EXPERT_PADDED,
 			.combine = i & 2 ? FERRY_REDUCED : FERRY_EXACT,
 		};
+		struct ranks how = run_args_ranks(n_ranks);
 
-		const struct ranks how = {
-			.n_ranks = n_ranks, .fabric = fabric, .arg = &v};
-
+		how.arg = &v;
 		ranks_run(&how, pairs);
 	}
 }
@@ -65,35 +66,36 @@ static void run_on(int32_t n_ranks, const char *fabric)
 static void test_one_rank(void **state)
 {
 	(void)state;
-	run_on(1, NULL);
+	run_on(1);
 }
 
 static void test_two_ranks(void **state)
 {
 	(void)state;
-	run_on(2, "local");
+	run_on(2);
+}
+
+static void test_three_ranks(void **state)
+{
+	(void)state;
+	run_on(3);
 }
 
 static void test_five_ranks(void **state)
 {
 	(void)state;
-	run_on(5, "local");
+	run_on(5);
 }
 
-static void test_wire(void **state)
-{
-	(void)state;
-	run_on(3, "wire");
-}
-
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_rank),
 		cmocka_unit_test(test_two_ranks),
+		cmocka_unit_test(test_three_ranks),
 		cmocka_unit_test(test_five_ranks),
-		cmocka_unit_test(test_wire),
 	};
 
+	run_args_read(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -487,17 +487,24 @@ static void null_body(struct rank *rank)
 	struct ferry_dispatch_out out = FERRY_DISPATCH_OUT_INIT;
 	struct ferry_combine_in y = FERRY_COMBINE_IN_INIT;
 	struct ferry_combine_out sum = FERRY_COMBINE_OUT_INIT;
-	int64_t n_rows = -1;
+	struct CUstream_st *s = rank_memory_stream(d->memory, 0);
+	struct mirror n_rows = mirror_make(d->memory, 8, 8);
 
 	y.layout = FERRY_FROM_PACKED;
-	out.n_rows = &n_rows;
+	out.n_rows = (void *)n_rows.device;
 	for (int i = 0; i < 3; i++) {
-		RANKS_OK(ferry_dispatch_send(d->moe, 0, &in, NULL));
-		RANKS_OK(ferry_dispatch_recv(d->moe, 0, &out, NULL));
-		RANKS_EQ(n_rows, 0);
-		RANKS_OK(ferry_combine_send(d->moe, 0, &y, NULL));
-		RANKS_OK(ferry_combine_recv(d->moe, 0, &sum, NULL));
+		mirror_fill(d->memory, &n_rows, 0xff, s);
+		RANKS_OK(ferry_dispatch_send(d->moe, 0, &in, s));
+		RANKS_OK(ferry_dispatch_recv(d->moe, 0, &out, s));
+		mirror_pull(d->memory, &n_rows, s);
+		rank_memory_sync(d->memory, s);
+		RANKS_EQ(*(int64_t *)(void *)n_rows.host, 0);
+		RANKS_OK(ferry_combine_send(d->moe, 0, &y, s));
+		RANKS_OK(ferry_combine_recv(d->moe, 0, &sum, s));
 	}
+	rank_memory_sync(d->memory, s);
+	RANKS_OK(ferry_moe_poll(d->moe, NULL));
+	mirror_drop(d->memory, &n_rows);
 }
 
 static void nothing_needs_no_pointers(void **state)

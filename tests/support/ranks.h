@@ -36,6 +36,7 @@ struct rank {
 	int32_t rank;
 	int32_t n_ranks;
 	enum ranks_kind kind;
+	int32_t n_gpus;            /* of struct ranks */
 	struct ferry_world *world; /* NULL: no_world, or open has failed */
 	enum ferry_status open_status;
 	void *arg;    /* of struct ranks; a process has a copy of it */
@@ -47,7 +48,9 @@ typedef void ranks_body(struct rank *rank);
 /* How to run. Zero means default. */
 struct ranks {
 	enum ranks_kind kind;
-	int32_t n_ranks;         /* 1..RANKS_MAX */
+	int32_t n_ranks; /* 1..RANKS_MAX */
+	enum ferry_device device;
+	int32_t n_gpus;          /* CUDA: that the ranks share, in turn */
 	const char *fabric;      /* NULL: best fit */
 	const char *options;     /* of every rank: "SPIN_US=0;WIRE_SEED=3" */
 	int32_t timeout_ms;      /* per wait; 0: 10 s */

@@ -13,6 +13,7 @@
 #include "core/clock.h"
 #include "core/order.h"
 #include "fabric/world.h"
+#include "gpus.h"
 #include "ranks_inner.h"
 
 static thread_local struct ranks_runner *current;
@@ -41,6 +42,10 @@ void ranks_config(struct ferry_world_config *config)
 	}
 	config->fabric = how->fabric;
 	config->options = how->options;
+	config->device = how->device;
+	if (how->device == FERRY_DEVICE_CUDA)
+		config->cuda_device =
+			gpus_of_rank(runner->rank.rank, how->n_gpus) + 1;
 	config->timeout_ms = how->timeout_ms ? how->timeout_ms : 10000;
 	config->open_timeout_ms =
 		how->open_timeout_ms ? how->open_timeout_ms : 10000;

@@ -37,6 +37,7 @@ _Noreturn static void child(struct ranks_course *course, int32_t rank,
 	runner->rank = (struct rank){.rank = rank,
 	                             .n_ranks = course->how->n_ranks,
 	                             .kind = RANKS_PROCESSES,
+	                             .n_gpus = course->how->n_gpus,
 	                             .arg = course->how->arg,
 	                             .shared = course->shared};
 	runner->course = course;

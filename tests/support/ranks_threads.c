@@ -60,6 +60,7 @@ void ranks_run_threads(struct ranks_course *course)
 		runners[r].rank = (struct rank){.rank = r,
 		                                .n_ranks = n,
 		                                .kind = RANKS_THREADS,
+		                                .n_gpus = course->how->n_gpus,
 		                                .arg = course->how->arg,
 		                                .shared = course->shared};
 		runners[r].course = course;
