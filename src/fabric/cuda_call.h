@@ -50,8 +50,9 @@ struct ferry_cuda_driver {
 
 struct ferry_gpu {
 	struct ferry_cuda_driver driver;
-	CUcontext context; /* the primary one, retained */
-	CUdevice device;   /* equal to the ordinal */
+	CUcontext context;   /* the primary one, retained */
+	CUdevice device;     /* equal to the ordinal */
+	cudaStream_t stream; /* for copies of the host */
 	int32_t compute;
 	uint8_t uuid[FERRY_GPU_UUID_BYTES];
 };

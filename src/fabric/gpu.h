@@ -2,9 +2,9 @@
 /*
  * What worlds and the fabric p2p need of a GPU: the device of this rank, memory
  * that peers map, copies. No CUDA header is needed to include this.
- * gpu_device.c, gpu_memory.c and gpu_copy.c are the real one, gpu_none.c
- * stands for them in builds without CUDA, and tests put one of host memory in
- * their place.
+ * gpu_device.c, gpu_reach.c, gpu_memory.c and gpu_copy.c are the real one,
+ * gpu_none.c stands for them in builds without CUDA, and tests put one of host
+ * memory in their place.
  *
  * Every function leaves the current device of the calling thread as it was.
  */
@@ -44,5 +44,64 @@ int32_t ferry_gpu_ordinal(const struct ferry_gpu *gpu);
 int32_t ferry_gpu_compute(const struct ferry_gpu *gpu);
 void ferry_gpu_uuid(const struct ferry_gpu *gpu,
                     uint8_t uuid[FERRY_GPU_UUID_BYTES]);
+
+/*
+ * What kernels of this GPU can do to the memory of another: bits of enum
+ * ferry_cap, DEVICE and NVLINK. 0: nothing, and reason says why.
+ */
+uint32_t ferry_gpu_reach(const struct ferry_gpu *gpu,
+                         const uint8_t uuid[FERRY_GPU_UUID_BYTES],
+                         char reason[FERRY_GPU_REASON_BYTES]);
+
+/*
+ * Memory of a GPU at an address of this process. It lives until all who have
+ * mapped it, here and in other processes, have freed or died.
+ */
+struct ferry_gpu_memory;
+
+/*
+ * New memory, zeroed; nothing that was written to its pages before arrives
+ * later. bytes is rounded up to what the GPU hands out. Errors: NOMEM, CUDA.
+ */
+enum ferry_status ferry_gpu_alloc(struct ferry_ctx *ctx,
+                                  const struct ferry_gpu *gpu, size_t bytes,
+                                  struct ferry_gpu_memory **memory);
+/* A descriptor by which other processes can map it; to be closed. */
+enum ferry_status ferry_gpu_export(struct ferry_ctx *ctx,
+                                   const struct ferry_gpu *gpu,
+                                   const struct ferry_gpu_memory *memory,
+                                   int *fd);
+/*
+ * Maps memory of rank `rank` for this GPU alone. bytes as the owner's
+ * ferry_gpu_bytes says. The descriptor stays the caller's.
+ */
+enum ferry_status ferry_gpu_import(struct ferry_ctx *ctx,
+                                   const struct ferry_gpu *gpu, int32_t rank,
+                                   int fd, size_t bytes,
+                                   struct ferry_gpu_memory **memory);
+/* Lets this GPU use memory of rank `rank`, a thread of the same process. */
+enum ferry_status ferry_gpu_share(struct ferry_ctx *ctx,
+                                  const struct ferry_gpu *gpu, int32_t rank,
+                                  const struct ferry_gpu_memory *memory);
+void *ferry_gpu_address(const struct ferry_gpu_memory *memory);
+size_t ferry_gpu_bytes(const struct ferry_gpu_memory *memory);
+/*
+ * Unmaps it, by a GPU of this process. No kernel and no copy of this process
+ * may use it any more.
+ */
+void ferry_gpu_free(const struct ferry_gpu *gpu,
+                    struct ferry_gpu_memory *memory);
+
+/*
+ * Copies bytes (0: none) and then calls done(arg), in a thread of its own that
+ * must not call CUDA. All copies of a GPU's struct are done in their order.
+ * Returns when the copy is queued.
+ */
+enum ferry_status ferry_gpu_copy(struct ferry_ctx *ctx,
+                                 const struct ferry_gpu *gpu, void *to,
+                                 const void *from, size_t bytes,
+                                 void (*done)(void *arg), void *arg);
+/* Has the GPU failed, so that what was queued will never be done? */
+bool ferry_gpu_failed(const struct ferry_gpu *gpu);
 
 #endif

@@ -133,6 +133,26 @@ static enum ferry_status check(struct ferry_ctx *ctx, struct ferry_gpu *gpu)
 	return FERRY_OK;
 }
 
+/* Of the least priority: whoever has a kernel is in a greater hurry. */
+static enum ferry_status start_stream(struct ferry_ctx *ctx,
+                                      struct ferry_gpu *gpu)
+{
+	struct ferry_cuda_scope scope;
+	int least = 0, greatest = 0;
+	cudaError_t error;
+
+	FERRY_TRY(ferry_cuda_enter(ctx, gpu, &scope));
+	error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+	if (error == cudaSuccess)
+		error = cudaStreamCreateWithPriority(
+			&gpu->stream, cudaStreamNonBlocking, least);
+	ferry_cuda_leave(&scope);
+	if (error == cudaSuccess)
+		return FERRY_OK;
+	return ferry_cuda_fail(ctx, error, "world_open: a stream of GPU %d",
+	                       gpu->device);
+}
+
 static enum ferry_status start(struct ferry_ctx *ctx, struct ferry_gpu *gpu)
 {
 	CUuuid uuid;
@@ -148,7 +168,7 @@ static enum ferry_status start(struct ferry_ctx *ctx, struct ferry_gpu *gpu)
 		return ferry_cuda_fail(ctx, (cudaError_t)result,
 		                       "world_open: GPU %d", gpu->device);
 	memcpy(gpu->uuid, uuid.bytes, sizeof(gpu->uuid));
-	return FERRY_OK;
+	return start_stream(ctx, gpu);
 }
 
 enum ferry_status ferry_gpu_open(struct ferry_ctx *ctx, int32_t cuda_device,
@@ -175,8 +195,14 @@ enum ferry_status ferry_gpu_open(struct ferry_ctx *ctx, int32_t cuda_device,
 
 void ferry_gpu_close(struct ferry_gpu *gpu)
 {
+	struct ferry_cuda_scope scope;
+
 	if (!gpu)
 		return;
+	if (gpu->stream && ferry_cuda_enter(NULL, gpu, &scope) == FERRY_OK) {
+		(void)cudaStreamDestroy(gpu->stream);
+		ferry_cuda_leave(&scope);
+	}
 	if (gpu->context)
 		(void)gpu->driver.DevicePrimaryCtxRelease(gpu->device);
 	free(gpu);

@@ -44,3 +44,102 @@ void ferry_gpu_uuid(const struct ferry_gpu *gpu,
 	(void)gpu;
 	memset(uuid, 0, FERRY_GPU_UUID_BYTES);
 }
+
+uint32_t ferry_gpu_reach(const struct ferry_gpu *gpu,
+                         const uint8_t uuid[FERRY_GPU_UUID_BYTES],
+                         char reason[FERRY_GPU_REASON_BYTES])
+{
+	(void)gpu;
+	(void)uuid;
+	snprintf(reason, FERRY_GPU_REASON_BYTES, "built without CUDA");
+	return 0;
+}
+
+/* Nobody gets here, since there is no struct ferry_gpu. */
+static enum ferry_status none(struct ferry_ctx *ctx)
+{
+	return ferry_fail(ctx, FERRY_UNSUPPORTED, "p2p: built without CUDA");
+}
+
+enum ferry_status ferry_gpu_alloc(struct ferry_ctx *ctx,
+                                  const struct ferry_gpu *gpu, size_t bytes,
+                                  struct ferry_gpu_memory **memory)
+{
+	(void)gpu;
+	(void)bytes;
+	(void)memory;
+	return none(ctx);
+}
+
+enum ferry_status ferry_gpu_export(struct ferry_ctx *ctx,
+                                   const struct ferry_gpu *gpu,
+                                   const struct ferry_gpu_memory *memory,
+                                   int *fd)
+{
+	(void)gpu;
+	(void)memory;
+	(void)fd;
+	return none(ctx);
+}
+
+enum ferry_status ferry_gpu_import(struct ferry_ctx *ctx,
+                                   const struct ferry_gpu *gpu, int32_t rank,
+                                   int fd, size_t bytes,
+                                   struct ferry_gpu_memory **memory)
+{
+	(void)gpu;
+	(void)rank;
+	(void)fd;
+	(void)bytes;
+	(void)memory;
+	return none(ctx);
+}
+
+enum ferry_status ferry_gpu_share(struct ferry_ctx *ctx,
+                                  const struct ferry_gpu *gpu, int32_t rank,
+                                  const struct ferry_gpu_memory *memory)
+{
+	(void)gpu;
+	(void)rank;
+	(void)memory;
+	return none(ctx);
+}
+
+void *ferry_gpu_address(const struct ferry_gpu_memory *memory)
+{
+	(void)memory;
+	return NULL;
+}
+
+size_t ferry_gpu_bytes(const struct ferry_gpu_memory *memory)
+{
+	(void)memory;
+	return 0;
+}
+
+void ferry_gpu_free(const struct ferry_gpu *gpu,
+                    struct ferry_gpu_memory *memory)
+{
+	(void)gpu;
+	(void)memory;
+}
+
+enum ferry_status ferry_gpu_copy(struct ferry_ctx *ctx,
+                                 const struct ferry_gpu *gpu, void *to,
+                                 const void *from, size_t bytes,
+                                 void (*done)(void *arg), void *arg)
+{
+	(void)gpu;
+	(void)to;
+	(void)from;
+	(void)bytes;
+	(void)done;
+	(void)arg;
+	return none(ctx);
+}
+
+bool ferry_gpu_failed(const struct ferry_gpu *gpu)
+{
+	(void)gpu;
+	return true;
+}

@@ -49,8 +49,10 @@ static void page_aligned(struct rank *rank)
 
 static void own_rank_is_reachable(struct rank *rank)
 {
+	const bool cuda = ferry_world_device(rank->world) == FERRY_DEVICE_CUDA;
 	const uint32_t all =
-		FERRY_CAP_LDST | FERRY_CAP_ORDERED | FERRY_CAP_SAME_HOST;
+		FERRY_CAP_ORDERED | FERRY_CAP_SAME_HOST |
+		(cuda ? FERRY_CAP_DEVICE | FERRY_CAP_NVLINK : FERRY_CAP_LDST);
 	struct ferry_segment *s = conf_open(rank, 4096, 2);
 	uint8_t *base = ferry_segment_base(s);
 
@@ -62,7 +64,9 @@ static void own_rank_is_reachable(struct rank *rank)
 	RANKS_EQ(base[100], 5);
 }
 
-/* An address is there exactly where LDST says so, and reaches the peer. */
+/* An address is there exactly where these say so, and reaches the peer. */
+enum { REACHED = FERRY_CAP_LDST | FERRY_CAP_DEVICE };
+
 static void stores_arrive(struct rank *rank)
 {
 	struct ferry_segment *s = conf_open(rank, 65536, 2);
@@ -71,19 +75,19 @@ static void stores_arrive(struct rank *rank)
 
 	for (int32_t r = 0; r < rank->n_ranks; r++) {
 		uint64_t *peer = ferry_segment_ptr(s, r);
-		const bool ldst = ferry_segment_caps(s, r) & FERRY_CAP_LDST;
 
-		RANKS_EQ(peer != NULL, ldst);
+		RANKS_EQ(peer != NULL,
+		         (ferry_segment_caps(s, r) & REACHED) != 0);
 		if (!peer)
 			continue;
 		peer[rank->rank] = (uint64_t)(rank->rank * 100 + r + 1);
 		conf_signal(s, r, 1);
 	}
 	for (int32_t r = 0; r < rank->n_ranks; r++)
-		expected += (ferry_segment_caps(s, r) & FERRY_CAP_LDST) != 0;
+		expected += (ferry_segment_caps(s, r) & REACHED) != 0;
 	conf_wait(s, 1, expected);
 	for (int32_t r = 0; r < rank->n_ranks; r++)
-		if (ferry_segment_caps(s, r) & FERRY_CAP_LDST)
+		if (ferry_segment_caps(s, r) & REACHED)
 			RANKS_EQ(base[r], r * 100 + rank->rank + 1);
 	RANKS_OK(ferry_world_barrier(rank->world));
 }

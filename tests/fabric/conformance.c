@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The conformance program: every case on every fabric, as threads and as
- * processes, plain and behind the wrappers.
+ * The conformance program: every case on every fabric of conf_settings, as
+ * threads and as processes, plain and behind the wrappers.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,31 +16,6 @@
 #include "conformance.h"
 #include "core/bits.h"
 
-static const struct setting {
-	const char *fabric;
-	enum ranks_kind kind;
-	const char *options;
-	bool is_slow;
-} settings[] = {
-	{"local", RANKS_THREADS, "", false},
-	{"local", RANKS_THREADS, "SPIN_US=0", false},
-	{"local", RANKS_THREADS, "SPIN_US=200", true},
-	{"shm", RANKS_THREADS, "", false},
-	{"shm", RANKS_PROCESSES, "SHM=memfd", false},
-	{"shm", RANKS_PROCESSES, "SHM=file;SPIN_US=0", false},
-	{"wire", RANKS_THREADS, "", true},
-	{"wire", RANKS_THREADS, "WIRE_DELAY_US=0;WIRE_SEED=7", true},
-	{"wire", RANKS_PROCESSES, "WIRE_SEED=3", true},
-	{"trace:local", RANKS_THREADS, "", true},
-	{"trace:shm", RANKS_PROCESSES, "", true},
-	{"fault:local", RANKS_THREADS, "FAULT=delay:us=50", true},
-	{"local", RANKS_THREADS, "FAULT=reorder", true},
-	{"shm", RANKS_PROCESSES, "FAULT=reorder delay:us=5,rank=0", true},
-	{"trace:fault:wire", RANKS_THREADS, "FAULT=reorder", true},
-};
-
-enum { N_SETTINGS = sizeof(settings) / sizeof(*settings) };
-
 static const struct conf_case *const lists[] = {
 	conf_memory_cases,  conf_signal_cases, conf_traffic_cases,
 	conf_refusal_cases, conf_life_cases,
@@ -50,7 +25,7 @@ enum { N_LISTS = sizeof(lists) / sizeof(*lists) };
 
 /* One cmocka test. */
 struct plan {
-	const struct setting *setting;
+	const struct conf_setting *setting;
 	const struct conf_case *conf;
 	char name[128];
 };
@@ -64,6 +39,7 @@ static void run(void **state)
 		.kind = plan->setting->kind,
 		.fabric = plan->setting->fabric,
 		.options = plan->setting->options,
+		.configure = conf_configure,
 		.arg = &seed,
 	};
 
@@ -78,19 +54,19 @@ static int add_plans(struct plan *plans, const struct conf_case *list)
 	int n = 0;
 
 	for (const struct conf_case *c = list; c->name; c++)
-		for (int s = 0; s < N_SETTINGS; s++) {
+		for (const struct conf_setting *s = conf_settings; s->fabric;
+		     s++) {
 			struct plan *plan = &plans[n];
 
-			if (c->slow && settings[s].is_slow)
+			if (c->slow && s->is_slow)
 				continue;
-			plan->setting = &settings[s];
+			plan->setting = s;
 			plan->conf = c;
-			snprintf(
-				plan->name, sizeof(plan->name),
-				"%s: %s, %s, '%s'", c->name, settings[s].fabric,
-				settings[s].kind == RANKS_THREADS ? "threads"
-								  : "processes",
-				settings[s].options);
+			snprintf(plan->name, sizeof(plan->name),
+			         "%s: %s, %s, '%s'", c->name, s->fabric,
+			         s->kind == RANKS_THREADS ? "threads"
+			                                  : "processes",
+			         s->options);
 			n++;
 		}
 	return n;

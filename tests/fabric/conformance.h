@@ -18,6 +18,18 @@ struct conf_case {
 	bool slow; /* on fabrics that are made slow, leave it out */
 };
 
+/* A way to run them all; the list ends with a NULL fabric. */
+struct conf_setting {
+	const char *fabric;
+	enum ranks_kind kind;
+	const char *options;
+	bool is_slow;
+};
+
+extern const struct conf_setting conf_settings[];
+/* What a world of these fabrics needs besides. */
+void conf_configure(const struct rank *rank, struct ferry_world_config *config);
+
 /* Lists end with a NULL name. */
 extern const struct conf_case conf_memory_cases[];
 extern const struct conf_case conf_signal_cases[];

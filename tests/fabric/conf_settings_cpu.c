@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The fabrics of host memory, plain and behind the wrappers. */
+#include "conformance.h"
+
+const struct conf_setting conf_settings[] = {
+	{"local", RANKS_THREADS, "", false},
+	{"local", RANKS_THREADS, "SPIN_US=0", false},
+	{"local", RANKS_THREADS, "SPIN_US=200", true},
+	{"shm", RANKS_THREADS, "", false},
+	{"shm", RANKS_PROCESSES, "SHM=memfd", false},
+	{"shm", RANKS_PROCESSES, "SHM=file;SPIN_US=0", false},
+	{"wire", RANKS_THREADS, "", true},
+	{"wire", RANKS_THREADS, "WIRE_DELAY_US=0;WIRE_SEED=7", true},
+	{"wire", RANKS_PROCESSES, "WIRE_SEED=3", true},
+	{"trace:local", RANKS_THREADS, "", true},
+	{"trace:shm", RANKS_PROCESSES, "", true},
+	{"fault:local", RANKS_THREADS, "FAULT=delay:us=50", true},
+	{"local", RANKS_THREADS, "FAULT=reorder", true},
+	{"shm", RANKS_PROCESSES, "FAULT=reorder delay:us=5,rank=0", true},
+	{"trace:fault:wire", RANKS_THREADS, "FAULT=reorder", true},
+	{NULL, RANKS_THREADS, NULL, false},
+};
+
+void conf_configure(const struct rank *rank, struct ferry_world_config *config)
+{
+	(void)rank;
+	(void)config;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fabric p2p on the pretended GPUs of fake_gpu.c, whose memory is the host's.
+ * Real ones have test_p2p.c.
+ */
+#include "conformance.h"
+
+const struct conf_setting conf_settings[] = {
+	{"p2p", RANKS_THREADS, "", false},
+	{"p2p", RANKS_PROCESSES, "SHM=memfd", false},
+	{"p2p", RANKS_PROCESSES, "SHM=file;SPIN_US=0", true},
+	{"trace:p2p", RANKS_THREADS, "", true},
+	{"p2p", RANKS_PROCESSES, "FAULT=reorder delay:us=5,rank=0", true},
+	{NULL, RANKS_THREADS, NULL, false},
+};
+
+void conf_configure(const struct rank *rank, struct ferry_world_config *config)
+{
+	config->device = FERRY_DEVICE_CUDA;
+	config->cuda_device = rank->rank % 3 + 1;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What tests may ask of the pretended GPUs. */
+#ifndef FAKE_GPU_H
+#define FAKE_GPU_H
+
+#include <stdint.h>
+
+enum { FAKE_GPUS = 4 };
+
+/* Mappings of this process that are not freed. */
+extern int32_t fake_gpu_memories;
+
+/* 1: from here on every map and share fails. */
+extern uint32_t fake_gpu_fails;
+
+#endif
