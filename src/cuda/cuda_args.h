@@ -120,7 +120,9 @@ struct ferry_cuda_op {
 	int64_t *offsets; /* [own slots + 1] as in EXPERT_PACKED */
 	uint8_t *dropped; /* [max_tokens][topk] own choices that their rank
 	                   * leaves out; NULL unless bounded and DROP */
-	void *scratch;    /* of the kernels: scratch_bytes, zeroed at open */
+	/* Of the kernels, zeroed at open; a dispatch and a combine kernel are
+	 * given different memory here. */
+	void *scratch;
 	size_t scratch_bytes;
 };
 

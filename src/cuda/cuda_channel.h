@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What kernels are given, made from a shape: the constants of a channel, and
+ * the device memory of an operation slot. The first is pure; the second needs
+ * a current device.
+ */
+#ifndef FERRY_CUDA_CHANNEL_H
+#define FERRY_CUDA_CHANNEL_H
+
+#include "../proto/window.h"
+#include "cuda_args.h"
+
+/*
+ * Fills in everything but local, host and timeout_ns, which are 0. windows is
+ * [n_ranks], device addresses of the windows' data; NULL: not known yet. At
+ * most FERRY_CUDA_MAX_RANKS ranks.
+ */
+void ferry_cuda_channel_fill(struct ferry_cuda_channel *channel,
+                             const struct ferry_shape *shape,
+                             const struct ferry_window *window,
+                             unsigned char *const *windows);
+
+/* Device memory of one operation slot; saturates. */
+size_t ferry_cuda_op_bytes(const struct ferry_cuda_channel *channel,
+                           size_t scratch_bytes);
+
+/*
+ * Allocates it on the current device, zeroed and synchronised; the slot's
+ * first dispatch has the epoch first_epoch. A CUDA error, 0: none.
+ */
+int ferry_cuda_op_create(struct ferry_cuda_op *op,
+                         const struct ferry_cuda_channel *channel,
+                         size_t scratch_bytes, uint64_t first_epoch);
+/* No kernel may be using it. */
+void ferry_cuda_op_destroy(struct ferry_cuda_op *op);
+
+/* As it lies in memory from `base` on; returns the bytes. For the two above. */
+size_t ferry_cuda_op_lay_out(struct ferry_cuda_op *op,
+                             const struct ferry_cuda_channel *channel,
+                             size_t scratch_bytes, unsigned char *base);
+
+#endif
