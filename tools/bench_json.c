@@ -89,12 +89,12 @@ cJSON *bench_json_row(const struct bench_run *run, const struct bench_case *c,
 	cJSON_AddNumberToObject(row, "hidden", c->hidden);
 	cJSON_AddNumberToObject(row, "topk", c->topk);
 	cJSON_AddNumberToObject(row, "experts", c->experts);
-	cJSON_AddStringToObject(row, "dtype", bench_dtype_names[o->dtype]);
+	cJSON_AddStringToObject(row, "dtype", bench_dtype_names[c->fp8]);
 	cJSON_AddStringToObject(row, "combine",
-	                        bench_combine_names[o->combine]);
-	cJSON_AddStringToObject(row, "layout", bench_layout_names[o->layout]);
+	                        bench_combine_names[c->combine]);
+	cJSON_AddStringToObject(row, "layout", bench_layout_names[c->layout]);
 	cJSON_AddStringToObject(row, "routing",
-	                        bench_routing_names[o->routing]);
+	                        bench_routing_names[c->routing]);
 	cJSON_AddNumberToObject(row, "iters", (double)o->iters);
 	cJSON_AddNumberToObject(row, "rounds", (double)o->rounds);
 	return row;

@@ -46,11 +46,13 @@ static void run_step(struct mpi_rank *r, const struct mpi_form *form,
 	memset(r->out, 0x5a, (size_t)r->tokens * r->back_row);
 	form->dispatch(r);
 	if (wrong)
-		wrong[0] += bench_check_received(r->c, step, &arrivals, &got);
-	bench_run_experts(r->c, &arrivals, &got, false, r->y);
+		wrong[0] += bench_check_received(r->c, step, &arrivals, &got,
+		                                 BENCH_WHOLE);
+	bench_run_experts(r->c, &arrivals, &got, false, r->y, BENCH_WHOLE);
 	form->combine(r);
 	if (wrong)
-		wrong[1] += bench_check_sums(sums, r->rank, step, r->out);
+		wrong[1] += bench_check_sums(sums, r->rank, step, r->out,
+		                             BENCH_WHOLE);
 	bench_arrivals_free(&arrivals);
 }
 
@@ -85,9 +87,10 @@ static void check_last(struct mpi_rank *r, const struct bench_case *sums,
 
 	bench_arrivals_make(&arrivals, r->c, r->rank, BENCH_TIMED_STEP,
 	                    r->padded_rows);
-	wrong[0] +=
-		bench_check_received(r->c, BENCH_TIMED_STEP, &arrivals, &got);
-	wrong[1] += bench_check_sums(sums, r->rank, BENCH_TIMED_STEP, r->out);
+	wrong[0] += bench_check_received(r->c, BENCH_TIMED_STEP, &arrivals,
+	                                 &got, BENCH_WHOLE);
+	wrong[1] += bench_check_sums(sums, r->rank, BENCH_TIMED_STEP, r->out,
+	                             BENCH_WHOLE);
 	bench_arrivals_free(&arrivals);
 }
 

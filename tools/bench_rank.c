@@ -18,6 +18,10 @@ void bench_configure(const struct bench_case *c,
 	config->n_experts = c->experts;
 	config->layout = c->layout;
 	config->combine = c->combine;
+	config->device = c->device;
+	config->path = c->path;
+	config->max_sms = c->max_sms;
+	config->n_slots = c->n_slots;
 	/* A token that takes an expert twice needs two of its rows. */
 	if (c->routing == BENCH_MESSY && c->layout == FERRY_EXPERT_PADDED)
 		config->max_recv_rows =
@@ -190,15 +194,15 @@ bool bench_rank_step(struct bench_rank *rank, uint64_t step, int64_t *wrong)
 
 	if (good && wrong)
 		wrong[0] += bench_check_received(c, step, &arrivals,
-		                                 &rank->received);
+		                                 &rank->received, BENCH_WHOLE);
 	if (good) {
 		bench_run_experts(c, &arrivals, &rank->received,
-		                  rank->presummed, rank->y);
+		                  rank->presummed, rank->y, BENCH_WHOLE);
 		good = bench_rank_combine(rank);
 	}
 	if (good && wrong)
-		wrong[1] +=
-			bench_check_sums(c, rank->me->rank, step, rank->out);
+		wrong[1] += bench_check_sums(c, rank->me->rank, step, rank->out,
+		                             BENCH_WHOLE);
 	bench_arrivals_free(&arrivals);
 	return good;
 }
@@ -209,8 +213,9 @@ void bench_rank_check(struct bench_rank *rank, uint64_t step, int64_t *wrong)
 
 	bench_arrivals_make(&arrivals, rank->c, rank->me->rank, step,
 	                    rank->need.recv_rows_slot);
-	wrong[0] +=
-		bench_check_received(rank->c, step, &arrivals, &rank->received);
-	wrong[1] += bench_check_sums(rank->c, rank->me->rank, step, rank->out);
+	wrong[0] += bench_check_received(rank->c, step, &arrivals,
+	                                 &rank->received, BENCH_WHOLE);
+	wrong[1] += bench_check_sums(rank->c, rank->me->rank, step, rank->out,
+	                             BENCH_WHOLE);
 	bench_arrivals_free(&arrivals);
 }

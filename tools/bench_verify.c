@@ -59,16 +59,19 @@ static int64_t check_counts(const struct bench_arrivals *a,
 
 int64_t bench_check_received(const struct bench_case *c, uint64_t step,
                              const struct bench_arrivals *arrivals,
-                             const struct bench_received *got)
+                             const struct bench_received *got,
+                             struct bench_share share)
 {
 	const size_t n_scales = (size_t)bench_scales(c);
 	uint16_t *raw = alloc_or_exit((size_t)c->hidden, sizeof(*raw));
 	uint8_t *packed = alloc_or_exit((size_t)c->hidden, 1);
 	float *scales = alloc_or_exit(n_scales, sizeof(*scales));
-	int64_t wrong = check_counts(arrivals, got);
+	const int64_t wrong_counts = check_counts(arrivals, got);
+	int64_t wrong = wrong_counts;
 
 	/* With wrong counts an index list may lead anywhere. */
-	for (int64_t i = 0; i < arrivals->n && !(wrong && got->index); i++) {
+	for (int64_t i = share.part; i < arrivals->n && !(wrong && got->index);
+	     i += share.of) {
 		const struct bench_arrival *a = &arrivals->list[i];
 		const void *want = expected_row(c, a->source, step, a->token,
 		                                raw, packed, scales);
@@ -85,15 +88,18 @@ int64_t bench_check_received(const struct bench_case *c, uint64_t step,
 	free(raw);
 	free(packed);
 	free(scales);
+	if (share.part > 0) /* counts are the first part's to report */
+		wrong -= wrong_counts;
 	return wrong;
 }
 
 /* One row of y for each row that came. */
 static void run_each(const struct bench_case *c,
                      const struct bench_arrivals *arrivals,
-                     const struct bench_received *got, uint16_t *y)
+                     const struct bench_received *got, uint16_t *y,
+                     struct bench_share share)
 {
-	for (int64_t i = 0; i < arrivals->n; i++) {
+	for (int64_t i = share.part; i < arrivals->n; i += share.of) {
 		const struct bench_arrival *a = &arrivals->list[i];
 		const float *scales;
 		const uint8_t *row = got_row(got, a->row, &scales);
@@ -129,7 +135,8 @@ static void round_row(uint16_t *out, const float *sum, int32_t n)
 /* One row of y for each row of the view: this rank's part of the sum. */
 static void run_presummed(const struct bench_case *c,
                           const struct bench_arrivals *arrivals,
-                          const struct bench_received *got, uint16_t *y)
+                          const struct bench_received *got, uint16_t *y,
+                          struct bench_share share)
 {
 	const size_t n = (size_t)c->hidden;
 	struct bench_arrival *list =
@@ -144,6 +151,8 @@ static void run_presummed(const struct bench_case *c,
 		const float *scales;
 		const uint8_t *x = got_row(got, a->row, &scales);
 
+		if (a->token % share.of != share.part)
+			continue;
 		if (i == 0 || a->source != a[-1].source ||
 		    a->token != a[-1].token)
 			memset(sum, 0, n * sizeof(*sum));
@@ -159,12 +168,12 @@ static void run_presummed(const struct bench_case *c,
 void bench_run_experts(const struct bench_case *c,
                        const struct bench_arrivals *arrivals,
                        const struct bench_received *got, bool presummed,
-                       uint16_t *y)
+                       uint16_t *y, struct bench_share share)
 {
 	if (presummed)
-		run_presummed(c, arrivals, got, y);
+		run_presummed(c, arrivals, got, y, share);
 	else
-		run_each(c, arrivals, got, y);
+		run_each(c, arrivals, got, y, share);
 }
 
 /* Scratch for one token's sum. */
@@ -239,38 +248,37 @@ static void expected_sum(const struct bench_case *c, struct sum_scratch *s,
 	}
 }
 
-static int64_t check_sums(const struct bench_case *c, int32_t rank,
-                          uint64_t step, const uint16_t *out,
-                          struct sum_scratch *s, int32_t *ids, float *weights)
+/* The sum of token t is what out has? */
+static int64_t check_sum(const struct bench_case *c, struct sum_scratch *s,
+                         const void *row, const int32_t *ids,
+                         const float *weights, const uint16_t *out)
 {
-	const size_t hidden = (size_t)c->hidden;
-	int64_t wrong = 0;
-
-	bench_make_routing(c, rank, step, ids, weights);
-	for (int32_t t = 0; t < bench_tokens(c, rank); t++) {
-		const int32_t first = t * c->topk;
-		const void *row = expected_row(c, rank, step, t, s->raw,
-		                               s->packed, s->scales);
-
-		expected_sum(c, s, row, ids + first, weights + first);
-		round_row(s->part, s->sum, c->hidden);
-		wrong += count_wrong(out + (size_t)t * hidden, s->part,
-		                     hidden * sizeof(*out), sizeof(*out));
-	}
-	return wrong;
+	expected_sum(c, s, row, ids, weights);
+	round_row(s->part, s->sum, c->hidden);
+	return count_wrong(out, s->part, (size_t)c->hidden * sizeof(*out),
+	                   sizeof(*out));
 }
 
 int64_t bench_check_sums(const struct bench_case *c, int32_t rank,
-                         uint64_t step, const uint16_t *out)
+                         uint64_t step, const uint16_t *out,
+                         struct bench_share share)
 {
 	const size_t n = (size_t)c->tokens * (size_t)c->topk;
 	int32_t *ids = alloc_or_exit(n, sizeof(*ids));
 	float *weights = alloc_or_exit(n, sizeof(*weights));
 	struct sum_scratch s;
+	int64_t wrong = 0;
 
 	scratch_make(&s, c);
-	const int64_t wrong = check_sums(c, rank, step, out, &s, ids, weights);
+	bench_make_routing(c, rank, step, ids, weights);
+	for (int32_t t = share.part; t < bench_tokens(c, rank); t += share.of) {
+		const int32_t first = t * c->topk;
+		const void *row = expected_row(c, rank, step, t, s.raw,
+		                               s.packed, s.scales);
 
+		wrong += check_sum(c, &s, row, ids + first, weights + first,
+		                   out + (size_t)t * (size_t)c->hidden);
+	}
 	scratch_free(&s);
 	free(ids);
 	free(weights);

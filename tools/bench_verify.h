@@ -44,10 +44,17 @@ struct bench_received {
 	const int64_t *index;   /* TOKEN: row of each entry; otherwise NULL */
 };
 
+/* Part `part` of `of`, so that several threads can share the work. */
+struct bench_share {
+	int32_t part, of;
+};
+#define BENCH_WHOLE ((struct bench_share){0, 1})
+
 /* Number of values that are not what they must be. */
 int64_t bench_check_received(const struct bench_case *c, uint64_t step,
                              const struct bench_arrivals *arrivals,
-                             const struct bench_received *got);
+                             const struct bench_received *got,
+                             struct bench_share share);
 
 /*
  * The experts' work, one bf16 row of y for every row that came. presummed: one
@@ -56,10 +63,11 @@ int64_t bench_check_received(const struct bench_case *c, uint64_t step,
 void bench_run_experts(const struct bench_case *c,
                        const struct bench_arrivals *arrivals,
                        const struct bench_received *got, bool presummed,
-                       uint16_t *y);
+                       uint16_t *y, struct bench_share share);
 
 /* out is [tokens of rank][hidden]. Number of wrong values. */
 int64_t bench_check_sums(const struct bench_case *c, int32_t rank,
-                         uint64_t step, const uint16_t *out);
+                         uint64_t step, const uint16_t *out,
+                         struct bench_share share);
 
 #endif

@@ -140,6 +140,9 @@ bool crew_open(const struct crew_member *me, int name,
 		rename_rendezvous(name);
 	}
 	config.fabric = me->crew->fabric;
+	config.timeout_ms = me->crew->timeout_ms;
+	if (me->crew->cuda)
+		config.device = FERRY_DEVICE_CUDA;
 	return crew_good(me, ferry_world_open(&config, world), "opening");
 }
 

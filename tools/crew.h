@@ -25,6 +25,8 @@ struct crew {
 	bool threads;
 	bool bind;          /* each rank to a CPU, where there are enough */
 	const char *fabric; /* NULL: best fit */
+	bool cuda;          /* rank r on GPU r modulo their number */
+	int32_t timeout_ms; /* of the world; 0: its default */
 	/* Set for the ranks by crew_run. */
 	crew_body *body;
 	void *arg;
@@ -41,7 +43,8 @@ void crew_barrier(const struct crew_member *me);
 
 /*
  * Opens the world of the crew; `name` tells several worlds of one crew apart.
- * False after a complaint.
+ * With cuda, the thread's current GPU is that of the rank. False after a
+ * complaint.
  */
 bool crew_open(const struct crew_member *me, int name,
                struct ferry_world **world);

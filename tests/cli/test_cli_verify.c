@@ -56,7 +56,8 @@ static void unmake(struct world *w)
 
 static int64_t wrong(const struct world *w)
 {
-	return bench_check_received(&w->c, 4, &w->arrivals, &w->got);
+	return bench_check_received(&w->c, 4, &w->arrivals, &w->got,
+	                            BENCH_WHOLE);
 }
 
 static void test_owners(void **state)
@@ -161,12 +162,12 @@ static void test_sums(void **state)
 		memcpy(&u, &f, 4);
 		out[i] = (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 	}
-	assert_int_equal(bench_check_sums(&c, 1, 2, out), 0);
+	assert_int_equal(bench_check_sums(&c, 1, 2, out, BENCH_WHOLE), 0);
 	c.combine = FERRY_REDUCED; /* one part: the same */
-	assert_int_equal(bench_check_sums(&c, 1, 2, out), 0);
+	assert_int_equal(bench_check_sums(&c, 1, 2, out, BENCH_WHOLE), 0);
 	out[7] ^= 1;
-	assert_int_equal(bench_check_sums(&c, 1, 2, out), 1);
-	assert_int_equal(bench_check_sums(&c, 1, 2, zero), 40);
+	assert_int_equal(bench_check_sums(&c, 1, 2, out, BENCH_WHOLE), 1);
+	assert_int_equal(bench_check_sums(&c, 1, 2, zero, BENCH_WHOLE), 40);
 }
 
 /* A row at the wrong expert must not give the right sum. */
