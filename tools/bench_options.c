@@ -12,7 +12,10 @@ const char *const bench_layout_names[] = {"padded", "packed", "token", NULL};
 const char *const bench_routing_names[] = {"uniform", "zipf", "one", NULL};
 const char *const bench_bind_names[] = {"core", "none", NULL};
 const char *const bench_pages_names[] = {"system", "huge", NULL};
-static const char *const baseline_names[] = {"none", "mpi", NULL};
+static const char *const baseline_names[] = {"none", "mpi", "nccl", NULL};
+static const char *const device_names[] = {"cpu", "cuda", NULL};
+static const char *const path_names[] = {"auto", "lines", "chunks", NULL};
+static const char *const figures_names[] = {"none", "targets", "all", NULL};
 
 #define AT(field) offsetof(struct bench_options, field)
 
@@ -40,7 +43,9 @@ static const struct opt options[] = {
          "fabric of the world, as ferry info lists them; the best fit when "
          "not given; local: ranks are threads"},
 	{"baseline", 'b', OPT_CHOICE, AT(baseline), "WHAT", "none", 0, 0,
-         baseline_names, "measure the same job done otherwise, in turns"},
+         baseline_names,
+         "measure the same job done otherwise, in turns; mpi for CPUs, nccl "
+         "for GPUs"},
 	{"bind", 'B', OPT_CHOICE, AT(bind), "TO", "core", 0, 0,
          bench_bind_names,
          "CPUs of the ranks, of Ferry and of MPI alike; core: one each, where "
@@ -61,6 +66,32 @@ static const struct opt options[] = {
          "measure opening and closing of world and channel instead"},
 	{"json", 'j', OPT_FILE, AT(json), "FILE", NULL, 0, 0, NULL,
          "write JSON too; without FILE to stdout, instead of the table"},
+	{"device", 'D', OPT_CHOICE, AT(device), "WHERE", "cpu", 0, 0,
+         device_names, "where rows lie and who moves them"},
+	{"path", 0, OPT_CHOICE, AT(path), "PATH", "auto", 0, 0, path_names,
+         "cuda: how rows travel"},
+	{"max-sms", 0, OPT_INT, AT(max_sms), "N", "0", 0, 1024, NULL,
+         "cuda: most multiprocessors of a phase; 0: all"},
+	{"graph", 0, OPT_FLAG, AT(graph), NULL, NULL, 0, 0, NULL,
+         "cuda: operations chained in one CUDA graph, as they are anyway"},
+	{"no-graph", 0, OPT_FLAG, AT(no_graph), NULL, NULL, 0, 0, NULL,
+         "cuda: launched one by one"},
+	{"chain", 0, OPT_INT, AT(chain), "N", "0", 0, 1024, NULL,
+         "cuda: operations of a replay; 0: about a millisecond of them"},
+	{"sweep", 0, OPT_FLAG, AT(sweep), NULL, NULL, 0, 0, NULL,
+         "cuda: tokens 1 to 4096 instead of --tokens"},
+	{"split", 0, OPT_INT, AT(split), "US", "0", 0, 1000, NULL,
+         "cuda: also what recv adds behind so many us of other work; 0: not"},
+	{"presummed", 0, OPT_FLAG, AT(presummed), NULL, NULL, 0, 0, NULL,
+         "rows summed by the caller: --layout token --combine reduced"},
+	{"threads", 0, OPT_FLAG, AT(threads), NULL, NULL, 0, 0, NULL,
+         "cuda: ranks are threads, as they are anyway"},
+	{"processes", 0, OPT_FLAG, AT(processes), NULL, NULL, 0, 0, NULL,
+         "cuda: ranks are processes"},
+	{"figures", 0, OPT_CHOICE, AT(figures), "WHICH", "none", 0, 0,
+         figures_names,
+         "cuda: all shapes of docs/performance.md, or those with a target, in "
+         "one round, beside their targets"},
 	{0},
 };
 
@@ -71,11 +102,16 @@ const struct opt_command bench_command = {
 	.examples = "  ferry bench --tokens 1,128 --hidden 7168 --topk 8 "
 		    "--baseline mpi\n"
 		    "  ferry bench --ranks 8 --dtype fp8 --combine reduced "
-		    "--json out.json\n",
+		    "--json out.json\n"
+		    "  ferry bench --device cuda --experts 256 --dtype fp8 "
+		    "--baseline nccl\n",
 };
 
 struct bench_case bench_shape(const struct bench_options *o, int i)
 {
+	static const enum ferry_path paths[] = {
+		FERRY_PATH_AUTO, FERRY_PATH_LINES, FERRY_PATH_CHUNKS};
+
 	return (struct bench_case){
 		.n_ranks = (int32_t)o->ranks,
 		.tokens = (int32_t)o->tokens.values[i],
@@ -87,17 +123,77 @@ struct bench_case bench_shape(const struct bench_options *o, int i)
 		.layout = (enum ferry_layout)o->layout,
 		.routing = (enum bench_routing)o->routing,
 		.seed = (uint64_t)o->seed,
+		.device = (enum ferry_device)o->device,
+		.path = paths[o->path],
+		.max_sms = (int32_t)o->max_sms,
 	};
 }
 
-int bench_options_check(const struct bench_options *o)
+/* The name of an option that needs --device cuda; NULL: none is set. */
+static const char *cuda_only(const struct bench_options *o)
 {
+	const struct {
+		bool set;
+		const char *name;
+	} all[] = {
+		{o->path, "path"},
+		{o->max_sms, "max-sms"},
+		{o->graph, "graph"},
+		{o->no_graph, "no-graph"},
+		{o->chain, "chain"},
+		{o->sweep, "sweep"},
+		{o->split, "split"},
+		{o->threads, "threads"},
+		{o->processes, "processes"},
+		{o->figures, "figures"},
+		{o->baseline == BENCH_BASELINE_NCCL, "baseline nccl"},
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+		if (all[i].set)
+			return all[i].name;
+	return NULL;
+}
+
+static int check_cuda(const struct bench_options *o)
+{
+	if (o->open)
+		return opt_complain(&bench_command,
+		                    "--open is for --device cpu");
+	if (o->baseline == BENCH_BASELINE_MPI)
+		return opt_complain(&bench_command,
+		                    "--baseline mpi is for --device cpu; nccl "
+		                    "is for cuda");
+	if (o->graph && o->no_graph)
+		return opt_complain(&bench_command,
+		                    "--graph and --no-graph exclude each "
+		                    "other");
+	if (o->threads && o->processes)
+		return opt_complain(&bench_command,
+		                    "--threads and --processes exclude each "
+		                    "other");
+	return OPT_GO_ON;
+}
+
+int bench_options_check(struct bench_options *o)
+{
+	const char *name = cuda_only(o);
+
+	if (o->presummed) {
+		o->layout = FERRY_TOKEN;
+		o->combine = FERRY_REDUCED;
+	}
 	if (o->topk > o->experts)
 		return opt_complain(&bench_command,
 		                    "--topk is %" PRId64
 		                    ", allowed is at most the %" PRId64
 		                    " of --experts",
 		                    o->topk, o->experts);
+	if (o->device == FERRY_DEVICE_CUDA)
+		return check_cuda(o);
+	if (name)
+		return opt_complain(&bench_command, "--%s needs --device cuda",
+		                    name);
 	if (o->baseline != BENCH_BASELINE_NONE && o->open)
 		return opt_complain(&bench_command, "--open has no --baseline");
 	if (o->baseline != BENCH_BASELINE_NONE && o->layout == FERRY_TOKEN)

@@ -6,7 +6,18 @@
 #include "bench_case.h"
 #include "opt.h"
 
-enum bench_baseline { BENCH_BASELINE_NONE, BENCH_BASELINE_MPI };
+enum bench_baseline {
+	BENCH_BASELINE_NONE,
+	BENCH_BASELINE_MPI,
+	BENCH_BASELINE_NCCL,
+};
+
+/* Presets of --device cuda. */
+enum bench_figures {
+	BENCH_FIGURES_NONE,
+	BENCH_FIGURES_TARGETS, /* the shapes that have a target */
+	BENCH_FIGURES_ALL,
+};
 
 struct bench_options {
 	int64_t ranks;
@@ -20,6 +31,12 @@ struct bench_options {
 	int64_t iters, warmup, rounds, seed;
 	bool open;
 	const char *json; /* "-": stdout, instead of the table */
+	/* --device cuda; 0 or false otherwise. */
+	int device; /* enum ferry_device */
+	int path;   /* enum ferry_path; COUNTS cannot be asked for */
+	int figures;
+	int64_t max_sms, split, chain;
+	bool graph, no_graph, sweep, presummed, threads, processes;
 };
 
 enum bench_bind { BENCH_BIND_CORE, BENCH_BIND_NONE };
@@ -36,7 +53,10 @@ extern const char *const bench_routing_names[];
 /* The shape with the i-th number of tokens. */
 struct bench_case bench_shape(const struct bench_options *o, int i);
 
-/* OPT_GO_ON, or EXIT_USAGE after a complaint about options that clash. */
-int bench_options_check(const struct bench_options *o);
+/*
+ * OPT_GO_ON, or EXIT_USAGE after a complaint about options that clash. Fills in
+ * what one option says of others.
+ */
+int bench_options_check(struct bench_options *o);
 
 #endif

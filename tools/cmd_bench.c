@@ -13,6 +13,7 @@
 #include "bench_report.h"
 #include "commands.h"
 #include "fabric_choice.h"
+#include "gpu_bench.h"
 #include "json.h"
 
 static void progress(const struct bench_case *c, int round, int n_rounds,
@@ -149,6 +150,8 @@ int cmd_bench(int argc, char **argv)
 
 	if (status == OPT_GO_ON)
 		status = bench_options_check(&o);
+	if (status == OPT_GO_ON && o.device == FERRY_DEVICE_CUDA)
+		return gpu_bench_main(&run, &crew);
 	if (status == OPT_GO_ON)
 		status = fabric_choose(&bench_command, o.fabric, &crew);
 	if (status != OPT_GO_ON)

@@ -10,14 +10,15 @@
  * behind, read by the owner.
  *
  * Steps: W1 wait until thanks[p] >= round (acquire, partner R3); W2 store every
- * line with epoch first_epoch + round (volatile, 16 bytes of 8 lanes); R1 load a
- * line until its epoch has come (partner W2); R2 compare all of its data with
+ * line with epoch first_epoch + round (volatile, 16 bytes of 8 lanes); R1 load
+ * a line until its epoch has come (partner W2); R2 compare all of its data with
  * the pattern of line, lane and epoch; R3 all threads of the block being
  * through, store thanks[p] = round + 1 at the writer (release).
  *
  * Flags: the epoch in each line; thanks counts rounds. Both only grow.
  *
- * Threads: 256; 8 converged lanes have a line. Even blocks write, odd ones read.
+ * Threads: 256; 8 converged lanes have a line. Even blocks write, odd ones
+ * read.
  *
  * Waits: W1 and R1, timeout_ns each; who gives up counts it and ends.
  *
@@ -151,9 +152,9 @@ static __device__ void read_lines(const struct ferry_cuda_lines_check *c,
 
 		for (int32_t i = (int32_t)threadIdx.x / LINE_LANES;
 		     good && i < c->lines_of_pair; i += CHECK_TEAMS) {
-			good = read_line(
-				c, (uint64_t)pair * c->lines_of_pair + i, epoch,
-				mask);
+			good = read_line(c,
+			                 (uint64_t)pair * c->lines_of_pair + i,
+			                 epoch, mask);
 			seen += good && threadIdx.x % LINE_LANES == 0;
 		}
 		if (!__syncthreads_and(good))

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which rows ferry bench --device cuda measures: those of the options, or
+ * those of --figures with the targets of docs/performance.md.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc.h"
+#include "gpu_bench.h"
+
+const char *const gpu_impl_names[] = {"ferry", "nccl", "nccl-dense"};
+
+enum {
+	ROWS_MAX = 512,
+	SPLIT_SLOTS = 8, /* operations in flight where recv is taken apart */
+	REPLAY_US = 1500,
+	CHAIN_MIN = 4,
+	CHAIN_MAX = 48,
+};
+
+/* A dense exchange beyond this says nothing new and takes long. */
+static const uint64_t DENSE_MAX_BYTES = 2ull << 30;
+
+static const int32_t figure_tokens[] = {1,   8,   32,   64,   128,
+                                        256, 512, 1024, 2048, 4096};
+
+enum { N_FIGURE_TOKENS = sizeof(figure_tokens) / sizeof(*figure_tokens) };
+
+/* Where rows go, for a target. */
+enum where { EXPERT_MAJOR, TOKENS, ANYWHERE };
+enum type { BF16_ROWS, FP8_ROWS, ANY_ROWS };
+
+struct target {
+	int32_t tokens;
+	enum bench_phase phase;
+	enum type type;
+	enum where where;
+	int combine; /* enum ferry_combine_mode; -1: any */
+	int32_t max_sms, split_us;
+	double us;
+};
+
+/* Two H200s, 2 ranks, hidden 7168, top-8 of 256. */
+static const struct target targets[] = {
+	{1, BENCH_DISPATCH, FP8_ROWS, EXPERT_MAJOR, -1, 0, 0, 5.5},
+	{1, BENCH_COMBINE, ANY_ROWS, EXPERT_MAJOR, FERRY_REDUCED, 0, 0, 6},
+	{128, BENCH_DISPATCH, FP8_ROWS, EXPERT_MAJOR, -1, 0, 0, 9.5},
+	{128, BENCH_DISPATCH, BF16_ROWS, EXPERT_MAJOR, -1, 0, 0, 12},
+	{128, BENCH_DISPATCH, BF16_ROWS, TOKENS, -1, 0, 0, 10},
+	{128, BENCH_COMBINE, ANY_ROWS, ANYWHERE, FERRY_EXACT, 0, 0, 27},
+	{128, BENCH_COMBINE, ANY_ROWS, EXPERT_MAJOR, FERRY_REDUCED, 0, 0, 11},
+	{128, BENCH_COMBINE, ANY_ROWS, TOKENS, FERRY_REDUCED, 0, 0, 9},
+	{4096, BENCH_DISPATCH, FP8_ROWS, TOKENS, -1, 0, 0, 95},
+	{4096, BENCH_DISPATCH, FP8_ROWS, EXPERT_MAJOR, -1, 0, 0, 130},
+	{4096, BENCH_DISPATCH, BF16_ROWS, TOKENS, -1, 0, 0, 175},
+	{4096, BENCH_DISPATCH, BF16_ROWS, EXPERT_MAJOR, -1, 0, 0, 235},
+	{4096, BENCH_COMBINE, ANY_ROWS, TOKENS, FERRY_REDUCED, 0, 0, 185},
+	{4096, BENCH_COMBINE, ANY_ROWS, EXPERT_MAJOR, FERRY_REDUCED, 0, 0, 230},
+	{4096, BENCH_COMBINE, ANY_ROWS, ANYWHERE, FERRY_EXACT, 0, 0, 720},
+	/* 15 % more on 32 multiprocessors. */
+	{4096, BENCH_DISPATCH, FP8_ROWS, TOKENS, -1, 32, 0, 109.25},
+	{4096, BENCH_DISPATCH, BF16_ROWS, TOKENS, -1, 32, 0, 201.25},
+	{4096, BENCH_COMBINE, ANY_ROWS, TOKENS, FERRY_REDUCED, 32, 0, 212.75},
+	/* What recv adds behind 20 us of other work. */
+	{128, BENCH_DISPATCH, ANY_ROWS, TOKENS, -1, 0, 20, 3},
+	{128, BENCH_DISPATCH, FP8_ROWS, EXPERT_MAJOR, -1, 0, 20, 7},
+	{128, BENCH_DISPATCH, BF16_ROWS, EXPERT_MAJOR, -1, 0, 20, 9},
+	{128, BENCH_COMBINE, ANY_ROWS, ANYWHERE, FERRY_REDUCED, 0, 20, 3},
+	{128, BENCH_COMBINE, ANY_ROWS, ANYWHERE, FERRY_EXACT, 0, 20, 7},
+};
+
+static bool target_fits(const struct target *t, const struct gpu_row *row)
+{
+	const struct bench_case *c = &row->shape;
+	const bool token = c->layout == FERRY_TOKEN;
+
+	return t->tokens == c->tokens && t->max_sms == c->max_sms &&
+	       t->split_us == row->split_us &&
+	       (t->type == ANY_ROWS || (t->type == FP8_ROWS) == c->fp8) &&
+	       (t->where == ANYWHERE || (t->where == TOKENS) == token) &&
+	       (t->combine < 0 || t->combine == (int)c->combine);
+}
+
+static void set_targets(struct gpu_row *row)
+{
+	const struct bench_case *c = &row->shape;
+
+	if (row->impl != GPU_FERRY || c->n_ranks != 2 || c->hidden != 7168 ||
+	    c->topk != 8 || c->experts != 256 || c->routing != BENCH_UNIFORM)
+		return;
+	for (size_t i = 0; i < sizeof(targets) / sizeof(*targets); i++)
+		if (target_fits(&targets[i], row))
+			row->target_us[targets[i].phase] = targets[i].us;
+}
+
+/*
+ * Operations of a replay: a pure function of the shape, because ranks must
+ * agree. About REPLAY_US by rates that any GPU here reaches.
+ */
+static int32_t chain_of(const struct gpu_bench *b, const struct gpu_row *row)
+{
+	const int64_t asked = b->run->options->chain;
+	const double guess_us =
+		20 + gpu_floor_us(&row->bytes, BENCH_PAIR, 2e11, 2e12);
+	const int32_t n = (int32_t)(REPLAY_US / guess_us);
+
+	if (row->split_us)
+		return SPLIT_SLOTS;
+	if (asked)
+		return (int32_t)asked;
+	return n < CHAIN_MIN ? CHAIN_MIN : n > CHAIN_MAX ? CHAIN_MAX : n;
+}
+
+static struct gpu_row *add_row(struct gpu_bench *b, const struct bench_case *c,
+                               enum gpu_impl impl, int32_t split_us)
+{
+	if (b->n_rows == ROWS_MAX)
+		return &b->rows[ROWS_MAX - 1];
+	struct gpu_row *row = &b->rows[b->n_rows++];
+
+	*row = (struct gpu_row){
+		.shape = *c,
+		.impl = impl,
+		.split_us = split_us,
+		.rounds = alloc_or_exit((size_t)b->n_rounds,
+	                                sizeof(struct bench_result)),
+	};
+	if (split_us)
+		row->shape.n_slots = SPLIT_SLOTS;
+	set_targets(row);
+	return row;
+}
+
+/* Exchanges that move the same bytes are measured once. */
+static bool has_baseline(const struct gpu_bench *b, const struct bench_case *c)
+{
+	for (int i = 0; i < b->n_rows; i++) {
+		const struct bench_case *other = &b->rows[i].shape;
+
+		if (b->rows[i].impl == GPU_NCCL && other->tokens == c->tokens &&
+		    other->hidden == c->hidden && other->topk == c->topk &&
+		    other->experts == c->experts && other->fp8 == c->fp8)
+			return true;
+	}
+	return false;
+}
+
+static uint64_t dense_bytes(const struct bench_case *c)
+{
+	const uint64_t experts = (uint64_t)(c->experts / c->n_ranks + 1);
+
+	return experts * (uint64_t)c->tokens * (uint64_t)c->n_ranks *
+	       (uint64_t)c->hidden * 2;
+}
+
+static void add_baseline(struct gpu_bench *b, const struct bench_case *c)
+{
+	if (b->run->options->baseline != BENCH_BASELINE_NCCL ||
+	    has_baseline(b, c))
+		return;
+	add_row(b, c, GPU_NCCL, 0);
+	if (dense_bytes(c) <= DENSE_MAX_BYTES)
+		add_row(b, c, GPU_NCCL_DENSE, 0);
+}
+
+/* How a shape of the figures is asked for. */
+struct variant {
+	bool fp8;
+	enum ferry_layout layout;
+	enum ferry_combine_mode combine;
+};
+
+/* Every layout with every type, every combine; what targets name first. */
+static const struct variant variants[] = {
+	{true, FERRY_EXPERT_PACKED, FERRY_REDUCED},
+	{false, FERRY_EXPERT_PACKED, FERRY_REDUCED},
+	{true, FERRY_EXPERT_PADDED, FERRY_EXACT},
+	{false, FERRY_EXPERT_PADDED, FERRY_EXACT},
+	{true, FERRY_TOKEN, FERRY_REDUCED},
+	{false, FERRY_TOKEN, FERRY_REDUCED},
+};
+
+enum { N_VARIANTS = sizeof(variants) / sizeof(*variants) };
+
+static struct bench_case vary(const struct bench_case *c, int v, int32_t tokens)
+{
+	struct bench_case varied = *c;
+
+	varied.tokens = tokens;
+	varied.fp8 = variants[v].fp8;
+	varied.layout = variants[v].layout;
+	varied.combine = variants[v].combine;
+	return varied;
+}
+
+static bool any_target(const struct gpu_row *row)
+{
+	for (int p = 0; p < BENCH_N_PHASES; p++)
+		if (row->target_us[p] > 0)
+			return true;
+	return false;
+}
+
+static void add_variants(struct gpu_bench *b, const struct bench_case *c,
+                         int32_t tokens)
+{
+	for (int v = 0; v < N_VARIANTS; v++) {
+		const struct bench_case one = vary(c, v, tokens);
+		const struct gpu_row *row = add_row(b, &one, GPU_FERRY, 0);
+
+		if (b->run->options->figures == BENCH_FIGURES_TARGETS &&
+		    !any_target(row))
+			free(b->rows[--b->n_rows].rounds);
+		else
+			add_baseline(b, &one);
+	}
+}
+
+static void add_special(struct gpu_bench *b, const struct bench_case *c)
+{
+	for (int v = 0; v < N_VARIANTS; v++) {
+		struct bench_case one = vary(c, v, 4096);
+
+		one.max_sms = 32;
+		if (one.layout == FERRY_TOKEN)
+			add_row(b, &one, GPU_FERRY, 0);
+	}
+	for (int v = 0; v < N_VARIANTS; v++) {
+		const struct bench_case one = vary(c, v, 128);
+
+		add_row(b, &one, GPU_FERRY, 20);
+	}
+}
+
+static void add_other_shapes(struct gpu_bench *b, const struct bench_case *c)
+{
+	static const struct {
+		int32_t hidden, experts, topk;
+	} shapes[] = {
+		{2048, 128, 8}, {2880, 32, 4}, {4096, 8, 2}, {7168, 384, 8}};
+	static const int32_t tokens[] = {1, 128, 4096};
+
+	for (size_t s = 0; s < sizeof(shapes) / sizeof(*shapes); s++)
+		for (size_t t = 0; t < sizeof(tokens) / sizeof(*tokens); t++) {
+			struct bench_case one = *c;
+
+			one.hidden = shapes[s].hidden;
+			one.experts = shapes[s].experts;
+			one.topk = shapes[s].topk;
+			add_variants(b, &one, tokens[t]);
+		}
+}
+
+static void add_figures(struct gpu_bench *b)
+{
+	struct bench_case c = bench_shape(b->run->options, 0);
+
+	c.hidden = 7168;
+	c.experts = 256;
+	c.topk = 8;
+	for (int i = 0; i < N_FIGURE_TOKENS; i++)
+		add_variants(b, &c, figure_tokens[i]);
+	add_special(b, &c);
+	if (b->run->options->figures == BENCH_FIGURES_ALL)
+		add_other_shapes(b, &c);
+}
+
+static void add_options(struct gpu_bench *b)
+{
+	const struct bench_options *o = b->run->options;
+	const int n = o->sweep ? N_FIGURE_TOKENS : o->tokens.n;
+
+	for (int i = 0; i < n; i++) {
+		struct bench_case c = bench_shape(o, o->sweep ? 0 : i);
+
+		if (o->sweep)
+			c.tokens = figure_tokens[i];
+		add_row(b, &c, GPU_FERRY, 0);
+		if (o->split)
+			add_row(b, &c, GPU_FERRY, (int32_t)o->split);
+		add_baseline(b, &c);
+	}
+}
+
+void gpu_rows_make(struct gpu_bench *b)
+{
+	const int32_t n_ranks = (int32_t)b->run->options->ranks;
+	const int32_t n_gpus = b->facts.n_devices < 1 ? 1
+	                       : b->facts.n_devices < n_ranks
+	                               ? b->facts.n_devices
+	                               : n_ranks;
+
+	b->rows = alloc_or_exit(ROWS_MAX, sizeof(*b->rows));
+	if (b->run->options->figures == BENCH_FIGURES_NONE)
+		add_options(b);
+	else
+		add_figures(b);
+	for (int i = 0; i < b->n_rows; i++) {
+		struct gpu_row *row = &b->rows[i];
+
+		bench_count_bytes(&row->shape, &row->logical);
+		gpu_count_bytes(&row->shape, n_gpus, &row->bytes);
+		row->chain = chain_of(b, row);
+	}
+}
+
+void gpu_rows_free(struct gpu_bench *b)
+{
+	for (int i = 0; i < b->n_rows; i++)
+		free(b->rows[i].rounds);
+	free(b->rows);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank takes a GPU, opens its world there, and keeps memory for all shapes.
+ */
+#include "gpu_seat.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+enum { THREADS_MAX = 16 };
+
+bool gpu_good(const struct crew_member *me, cudaError_t error, const char *what)
+{
+	if (error == cudaSuccess)
+		return true;
+	fprintf(stderr, "%s: rank %d: %s: %s\n", me->crew->name, me->rank, what,
+	        cudaGetErrorString(error));
+	return false;
+}
+
+bool gpu_seat_open(struct gpu_seat *seat, const struct crew_member *me)
+{
+	const long per_rank = sysconf(_SC_NPROCESSORS_ONLN) / me->crew->n_ranks;
+	int n = 0;
+
+	*seat = (struct gpu_seat){.me = me};
+	seat->n_threads = per_rank < 1             ? 1
+	                  : per_rank > THREADS_MAX ? THREADS_MAX
+	                                           : (int32_t)per_rank;
+	if (!gpu_good(me, cudaGetDeviceCount(&n), "counting GPUs"))
+		return false;
+	seat->n_devices = n;
+	seat->device = me->rank % n;
+	return gpu_good(me, cudaSetDevice(seat->device), "choosing a GPU") &&
+	       gpu_good(me,
+	                cudaStreamCreateWithFlags(&seat->stream,
+	                                          cudaStreamNonBlocking),
+	                "making a stream") &&
+	       crew_open(me, 0, &seat->world);
+}
+
+void gpu_seat_close(struct gpu_seat *seat)
+{
+	ferry_world_close(seat->world);
+	for (int i = 0; i < GPU_N_ARRAYS; i++) {
+		cudaFree(seat->device_memory[i].start);
+		cudaFreeHost(seat->host_memory[i].start);
+	}
+	if (seat->stream)
+		cudaStreamDestroy(seat->stream);
+}
+
+void *gpu_device_memory(struct gpu_seat *seat, enum gpu_array array,
+                        size_t bytes)
+{
+	struct gpu_memory *m = &seat->device_memory[array];
+
+	bytes = bytes ? bytes : 1;
+	if (bytes <= m->bytes)
+		return m->start;
+	cudaFree(m->start);
+	*m = (struct gpu_memory){0};
+	if (!gpu_good(seat->me, cudaMalloc(&m->start, bytes), "GPU memory"))
+		return NULL;
+	m->bytes = bytes;
+	return m->start;
+}
+
+void *gpu_host_memory(struct gpu_seat *seat, enum gpu_array array, size_t bytes)
+{
+	struct gpu_memory *m = &seat->host_memory[array];
+
+	bytes = bytes ? bytes : 1;
+	if (bytes <= m->bytes)
+		return m->start;
+	cudaFreeHost(m->start);
+	*m = (struct gpu_memory){0};
+	if (!gpu_good(seat->me, cudaMallocHost(&m->start, bytes),
+	              "pinned memory"))
+		return NULL;
+	m->bytes = bytes;
+	return m->start;
+}
