@@ -104,7 +104,9 @@ static void test_all(struct check_run *run, struct crew *crew)
 	struct ferry_fabric_info fabric = FERRY_FABRIC_INFO_INIT;
 
 	for (int i = 0; i < FABRICS_MAX && ferry_fabric_get(i, &fabric); i++) {
-		if (fabric.score > 0) {
+		const bool for_gpus = !strcmp(fabric.name, "p2p");
+
+		if (fabric.score > 0 && !for_gpus) {
 			fabric_choose(&command, fabric.name, crew);
 			test_fabric(run, crew);
 			continue;
@@ -113,7 +115,8 @@ static void test_all(struct check_run *run, struct crew *crew)
 
 		snprintf(line->fabric, sizeof(line->fabric), "%s", fabric.name);
 		snprintf(line->skipped, sizeof(line->skipped), "%s",
-		         fabric.reason);
+		         fabric.score > 0 ? "for --device cuda"
+		                          : fabric.reason);
 	}
 }
 

@@ -197,6 +197,10 @@ static void test_check(void **state)
 	assert_true(cJSON_GetArraySize(rows) >= 3);
 	cJSON_ArrayForEach(row, rows)
 	{
+		if (!strcmp(text(row, "fabric"), "p2p")) { /* needs GPUs */
+			assert_string_equal(text(row, "state"), "skipped");
+			continue;
+		}
 		assert_string_equal(text(row, "state"), "ok");
 		assert_true(number(row, "wrong") == 0);
 		assert_int_equal(number(row, "puts"), 3 * 3 * 64);
