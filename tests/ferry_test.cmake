@@ -14,10 +14,26 @@ function(ferry_test name)
   target_link_libraries(${name} PRIVATE ferry_flags ferry_static
     ferry_test_support PkgConfig::CMOCKA Threads::Threads m)
   set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C)
+  if(gpu IN_LIST arg_LABELS)
+    ferry_gpu_test(${name} ${name})
+    return()
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT}
     SKIP_RETURN_CODE 77 LABELS "${arg_LABELS}")
 endfunction()
+
+# On GPUs, by the path of rows; split calls on two streams in turn, or fused
+# ones. Ranks are threads; gpu_*_processes: processes, which take turns on a GPU.
+set(args_gpu_lines --fabric p2p --path lines --streams 2)
+set(args_gpu_chunks --fabric p2p --path chunks --streams 2)
+set(args_gpu_lines_fused --fabric p2p --path lines --fused)
+set(args_gpu_chunks_fused --fabric p2p --path chunks --fused)
+set(args_gpu_lines_processes --fabric p2p --path lines --processes)
+set(args_gpu_chunks_processes --fabric p2p --path chunks --processes)
+set(gpu_all gpu_lines gpu_chunks gpu_lines_fused gpu_chunks_fused
+  gpu_lines_processes gpu_chunks_processes)
+set(gpu_split gpu_lines gpu_chunks gpu_lines_processes gpu_chunks_processes)
 
 # ferry_gpu_test(NAME PROGRAM ARGS...): a run of a program that needs a GPU, and
 # a line of build/gpu_tests.txt, from which scripts/gpu-test runs it where there

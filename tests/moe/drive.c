@@ -176,11 +176,37 @@ static uint32_t half_of_next(const struct drive_op *op)
 	       1;
 }
 
+void drive_make_batch(struct drive_op *op, uint32_t half)
+{
+	const struct drive *d = op->d;
+	const int32_t g = d->config.group_size ? d->config.group_size : 1;
+
+	for (int32_t r = 0; r < d->config.n_ranks; r += g)
+		make_batch(op, r);
+	op->n_tokens = op->batches[d->group].n_tokens;
+	traffic_copy(&op->mine, &op->batches[d->group]);
+	op->mine.in.placement = d->placement;
+	op->oracle = oracle_create(&(struct oracle_case){
+		.config = &d->config,
+		.need = &d->need,
+		.placement = d->placement_config,
+		.in = op->in,
+		.half = half,
+	});
+}
+
+void drive_forget_batch(struct drive_op *op)
+{
+	for (int32_t r = 0; r < op->d->config.n_ranks; r++)
+		traffic_free(&op->batches[r]);
+	traffic_free(&op->mine);
+	oracle_destroy(op->oracle);
+	op->oracle = NULL;
+}
+
 struct drive_op *drive_begin(struct drive *d, int32_t slot,
                              const struct drive_step *step)
 {
-	const int32_t n = d->config.n_ranks;
-	const int32_t g = d->config.group_size ? d->config.group_size : 1;
 	struct drive_op *op = calloc(1, sizeof(*op));
 
 	if (op == NULL)
@@ -191,18 +217,7 @@ struct drive_op *drive_begin(struct drive *d, int32_t slot,
 	op->slot = slot;
 	op->step = *step;
 	op->hidden = step->spec.hidden ? step->spec.hidden : d->config.hidden;
-	for (int32_t r = 0; r < n; r += g)
-		make_batch(op, r);
-	op->n_tokens = op->batches[d->group].n_tokens;
-	traffic_copy(&op->mine, &op->batches[d->group]);
-	op->mine.in.placement = d->placement;
-	op->oracle = oracle_create(&(struct oracle_case){
-		.config = &d->config,
-		.need = &d->need,
-		.placement = d->placement_config,
-		.in = op->in,
-		.half = half_of_next(op),
-	});
+	drive_make_batch(op, half_of_next(op));
 	return op;
 }
 
@@ -301,10 +316,7 @@ void drive_end(struct drive_op *op)
 	*at = op->next;
 	/* A kernel may still be at it: after a failure, or a send alone. */
 	rank_memory_sync(op->d->memory, NULL);
-	for (int32_t r = 0; r < op->d->config.n_ranks; r++)
-		traffic_free(&op->batches[r]);
-	traffic_free(&op->mine);
-	oracle_destroy(op->oracle);
+	drive_forget_batch(op);
 	drive_in_free(op);
 	drive_out_free(op);
 	drive_combine_free(op);

@@ -58,6 +58,7 @@ struct drive_op {
 	struct oracle *oracle;
 	struct drive_buffer buffers[DRIVE_N_BUFFERS];
 	struct mirror lent[DRIVE_N_LENT];
+	struct ferry_dispatch_in lent_in;    /* of a lasting one */
 	struct ferry_dispatch_out got, want; /* got: as the host sees it */
 	struct ferry_dispatch_out given;     /* as the library does */
 	struct mirror y;
@@ -68,6 +69,9 @@ struct drive_op {
 };
 
 void *drive_allocate(size_t bytes);
+/* Batches of all ranks and the oracle, from op->step; and away with them. */
+void drive_make_batch(struct drive_op *op, uint32_t half);
+void drive_forget_batch(struct drive_op *op);
 enum ferry_status drive_settle(struct drive *d, enum ferry_status status);
 /* Puts the caller's odd floating point mode around a call. */
 uint32_t drive_mode_enter(const struct drive *d);
