@@ -308,11 +308,24 @@ static void learn_blocks(struct p2p_mem *m, const uint8_t *handles)
 	m->attached = true;
 }
 
+/* The first rank of its GPU: access is for all who share it, and given once. */
+static bool is_first_of_gpu(const struct ferry_world *world)
+{
+	int32_t r = 0;
+
+	while (!ferry_place_same_gpu(&world->places[r],
+	                             &world->places[world->rank]))
+		r++;
+	return r == world->rank;
+}
+
 /* Threads: the blocks are there, and this GPU gets access to each. */
 static enum ferry_status attach_team(struct p2p_mem *m)
 {
 	struct ferry_world *world = m->wrap.mem.fabric->world;
 
+	if (!is_first_of_gpu(world))
+		return FERRY_OK;
 	for (int32_t r = 0; r < world->n_ranks; r++)
 		if (!ferry_place_same_gpu(&world->places[r],
 		                          &world->places[world->rank]))

@@ -79,10 +79,13 @@ enum ferry_status ferry_gpu_import(struct ferry_ctx *ctx,
                                    const struct ferry_gpu *gpu, int32_t rank,
                                    int fd, size_t bytes,
                                    struct ferry_gpu_memory **memory);
-/* Lets this GPU use memory of rank `rank`, a thread of the same process. */
+/*
+ * Lets this GPU use memory of another one, of rank `rank`, a thread of the
+ * same process; once for each GPU.
+ */
 enum ferry_status ferry_gpu_share(struct ferry_ctx *ctx,
                                   const struct ferry_gpu *gpu, int32_t rank,
-                                  const struct ferry_gpu_memory *memory);
+                                  struct ferry_gpu_memory *memory);
 void *ferry_gpu_address(const struct ferry_gpu_memory *memory);
 size_t ferry_gpu_bytes(const struct ferry_gpu_memory *memory);
 /*

@@ -231,7 +231,7 @@ enum ferry_status ferry_gpu_import(struct ferry_ctx *ctx,
 
 enum ferry_status ferry_gpu_share(struct ferry_ctx *ctx,
                                   const struct ferry_gpu *gpu, int32_t rank,
-                                  const struct ferry_gpu_memory *memory)
+                                  struct ferry_gpu_memory *memory)
 {
 	struct ferry_cuda_scope scope;
 

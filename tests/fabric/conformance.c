@@ -39,7 +39,8 @@ static void run(void **state)
 		.kind = plan->setting->kind,
 		.fabric = plan->setting->fabric,
 		.options = plan->setting->options,
-		.configure = conf_configure,
+		.device = conf_n_gpus ? FERRY_DEVICE_CUDA : FERRY_DEVICE_CPU,
+		.n_gpus = conf_n_gpus,
 		.arg = &seed,
 	};
 

@@ -27,8 +27,8 @@ struct conf_setting {
 };
 
 extern const struct conf_setting conf_settings[];
-/* What a world of these fabrics needs besides. */
-void conf_configure(const struct rank *rank, struct ferry_world_config *config);
+/* That the ranks share; 0: they are worlds of the CPU. */
+extern const int32_t conf_n_gpus;
 
 /* Lists end with a NULL name. */
 extern const struct conf_case conf_memory_cases[];

@@ -48,6 +48,7 @@ struct ferry_gpu_memory {
 	int fd;
 	void *address;
 	size_t bytes;
+	uint32_t shared; /* bit g: GPU g has access */
 };
 
 int32_t fake_gpu_memories;
@@ -256,14 +257,17 @@ enum ferry_status ferry_gpu_import(struct ferry_ctx *ctx,
 
 enum ferry_status ferry_gpu_share(struct ferry_ctx *ctx,
                                   const struct ferry_gpu *gpu, int32_t rank,
-                                  const struct ferry_gpu_memory *memory)
+                                  struct ferry_gpu_memory *memory)
 {
-	(void)gpu;
-	(void)rank;
-	(void)memory;
-	return load_seq_u32(&fake_gpu_fails)
-	               ? ferry_fail(ctx, FERRY_CUDA, "p2p: a pretended share")
-	               : FERRY_OK;
+	const uint32_t seen = __atomic_fetch_or(
+		&memory->shared, 1u << gpu->ordinal, __ATOMIC_SEQ_CST);
+
+	if (load_seq_u32(&fake_gpu_fails) || seen >> gpu->ordinal & 1)
+		return ferry_fail(ctx, FERRY_CUDA,
+		                  "p2p: GPU %d cannot use the memory of rank "
+		                  "%d",
+		                  gpu->ordinal, rank);
+	return FERRY_OK;
 }
 
 void *ferry_gpu_address(const struct ferry_gpu_memory *memory)

@@ -14,16 +14,6 @@ __device__ static uint64_t now_ns(void)
 	return ns;
 }
 
-__global__ static void store(volatile uint64_t *to, uint64_t n_words,
-                             uint64_t key)
-{
-	const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
-
-	for (uint64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n_words;
-	     i += step)
-		to[i] = p2p_word(key, i);
-}
-
 __global__ static void compare(const volatile uint64_t *from, uint64_t n_words,
                                uint64_t key, unsigned long long *differs)
 {
@@ -35,19 +25,32 @@ __global__ static void compare(const volatile uint64_t *from, uint64_t n_words,
 			atomicMin(differs, (unsigned long long)i);
 }
 
-__global__ static void store_for(volatile uint64_t *to, uint64_t n_words,
-                                 uint64_t ns, volatile uint64_t *rounds)
+__device__ static void store_part(volatile uint64_t *to, uint64_t n_words,
+                                  uint64_t key)
 {
-	const uint64_t end = now_ns() + ns;
 	const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
 
+	for (uint64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n_words;
+	     i += step)
+		to[i] = p2p_word(key, i);
+}
+
+__global__ static void store(uint64_t *to, uint64_t n_words, uint64_t key)
+{
+	store_part(to, n_words, key);
+}
+
+__global__ static void store_for(uint64_t *to, uint64_t n_words, uint64_t ns,
+                                 volatile uint64_t *rounds)
+{
+	const uint64_t end = now_ns() + ns;
+
 	for (uint64_t key = 0; now_ns() < end; key++) {
-		for (uint64_t i = blockIdx.x * blockDim.x + threadIdx.x;
-		     i < n_words; i += step)
-			to[i] = p2p_word(key, i);
+		store_part(to, n_words, key);
 		if (blockIdx.x == 0 && threadIdx.x == 0)
 			*rounds = key + 1;
 	}
+	store_part(to, n_words, ~0ull);
 }
 
 /* What the launch says, or the run. */
@@ -86,5 +89,10 @@ int p2p_store_for(uint64_t *to, uint64_t n_words, int64_t us, uint64_t *rounds)
 {
 	store_for<<<BLOCKS, THREADS, 0, cudaStreamPerThread>>>(
 		to, n_words, (uint64_t)us * 1000u, rounds);
-	return finish();
+	return cudaGetLastError();
+}
+
+int p2p_sync(void)
+{
+	return cudaStreamSynchronize(cudaStreamPerThread);
 }

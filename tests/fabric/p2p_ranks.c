@@ -32,18 +32,13 @@ int p2p_begin(int argc, char **argv)
 	return 77;
 }
 
-static void on_gpu(const struct rank *rank, struct ferry_world_config *config)
-{
-	config->device = FERRY_DEVICE_CUDA;
-	config->cuda_device = p2p_gpu(rank->rank) + 1;
-}
-
 struct ranks p2p_ranks(int32_t n_ranks)
 {
 	return (struct ranks){
 		.kind = kind,
 		.n_ranks = n_ranks,
-		.configure = on_gpu,
+		.device = FERRY_DEVICE_CUDA,
+		.n_gpus = p2p_n_gpus,
 		.open_timeout_ms = 30000,
 		.limit_ms = 60000,
 	};

@@ -18,7 +18,7 @@
 #include "core/bits.h"
 #include "core/clock.h"
 #include "fabric/segment.h"
-#include "ranks.h"
+#include "fault_settings.h"
 
 enum {
 	LONG_MS = 20000, /* a timeout that must not be needed */
@@ -27,29 +27,16 @@ enum {
 	DEATH_MS = 1000,
 };
 
-static const struct setting {
-	const char *name;
-	const char *fabric;
-	enum ranks_kind kind;
-	const char *options;
-} settings[] = {
-	{"local", "local", RANKS_THREADS, ""},
-	{"shm", "shm", RANKS_PROCESSES, "SHM=memfd"},
-	{"shm file", "shm", RANKS_PROCESSES, "SHM=file"},
-	{"wire threads", "wire", RANKS_THREADS, ""},
-	{"wire processes", "wire", RANKS_PROCESSES, ""},
-};
-
-enum { N_SETTINGS = sizeof(settings) / sizeof(*settings) };
-
 /* What survivors have seen, for the comparison among them. */
 struct board {
 	int32_t roots[RANKS_MAX];
 	uint64_t decided_ns[RANKS_MAX];
 };
 
+static int32_t n_gpus;
+
 /* One run; `fault` is a FERRY_FAULT or "". */
-static void run(const struct setting *setting, struct ranks how,
+static void run(const struct fault_setting *setting, struct ranks how,
                 const char *fault, ranks_body *body)
 {
 	char options[200];
@@ -59,6 +46,8 @@ static void run(const struct setting *setting, struct ranks how,
 	how.fabric = setting->fabric;
 	how.kind = setting->kind;
 	how.options = options;
+	how.device = n_gpus ? FERRY_DEVICE_CUDA : FERRY_DEVICE_CPU;
+	how.n_gpus = n_gpus;
 	how.shared_bytes = sizeof(struct board);
 	if (!how.timeout_ms)
 		how.timeout_ms = LONG_MS;
@@ -526,36 +515,56 @@ static void test_nothing_left(void **state)
 	assert_int_equal(n, 0);
 }
 
-#define ON_ALL(test)                                                           \
-	{#test ", local", test, NULL, NULL, (void *)(uintptr_t)&settings[0]},  \
-		{#test ", shm", test, NULL, NULL,                              \
-	         (void *)(uintptr_t)&settings[1]},                             \
-		{#test ", file", test, NULL, NULL,                             \
-	         (void *)(uintptr_t)&settings[2]},                             \
-		{#test ", wire", test, NULL, NULL,                             \
-	         (void *)(uintptr_t)&settings[3]},                             \
-	{                                                                      \
-#test ", wire2", test, NULL, NULL,                             \
-			(void *)(uintptr_t)&settings[4]                        \
+static const struct fault_test {
+	const char *name;
+	CMUnitTestFunction test;
+} tests[] = {
+	{"never_comes", test_never_comes},
+	{"dies_before_open", test_dies_before_open},
+	{"killed", test_killed},
+	{"two_killed", test_two_killed},
+	{"stalls", test_stalls},
+	{"aborted", test_aborted},
+	{"learns_late", test_learns_late},
+	{"leaves", test_leaves},
+	{"content", test_content},
+	{"other_segments", test_other_segments},
+	{"polls", test_polls},
+	{"random_kills", test_random_kills},
+};
+
+enum { N_TESTS = sizeof(tests) / sizeof(*tests), MAX_RUNS = 100 };
+
+static char names[MAX_RUNS][64];
+
+static size_t add_runs(struct CMUnitTest *runs, const struct fault_test *test)
+{
+	static size_t n;
+	const size_t before = n;
+
+	for (const struct fault_setting *s = fault_settings; s->name; s++) {
+		snprintf(names[n], sizeof(names[n]), "%s, %s", test->name,
+		         s->name);
+		runs[n - before] = (struct CMUnitTest){
+			.name = names[n],
+			.test_func = test->test,
+			.initial_state = (void *)(uintptr_t)s,
+		};
+		n++;
 	}
+	return n - before;
+}
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		ON_ALL(test_never_comes),
-		ON_ALL(test_dies_before_open),
-		ON_ALL(test_killed),
-		ON_ALL(test_two_killed),
-		ON_ALL(test_stalls),
-		ON_ALL(test_aborted),
-		ON_ALL(test_learns_late),
-		ON_ALL(test_leaves),
-		ON_ALL(test_content),
-		ON_ALL(test_other_segments),
-		ON_ALL(test_polls),
-		ON_ALL(test_random_kills),
-		cmocka_unit_test(test_nothing_left),
-	};
+	struct CMUnitTest runs[MAX_RUNS];
+	size_t n = 0;
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	n_gpus = fault_gpus();
+	if (n_gpus < 0)
+		return 77;
+	for (int i = 0; i < N_TESTS; i++)
+		n += add_runs(runs + n, &tests[i]);
+	runs[n++] = (struct CMUnitTest)cmocka_unit_test(test_nothing_left);
+	return _cmocka_run_group_tests("faults", runs, n, NULL, NULL);
 }

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Faults on the fabrics of host memory. */
+#include "fault_settings.h"
+
+#include <stddef.h>
+
+const struct fault_setting fault_settings[] = {
+	{"local", "local", RANKS_THREADS, ""},
+	{"shm", "shm", RANKS_PROCESSES, "SHM=memfd"},
+	{"shm file", "shm", RANKS_PROCESSES, "SHM=file"},
+	{"wire threads", "wire", RANKS_THREADS, ""},
+	{"wire processes", "wire", RANKS_PROCESSES, ""},
+	{NULL, NULL, RANKS_THREADS, NULL},
+};
+
+int32_t fault_gpus(void)
+{
+	return 0;
+}
