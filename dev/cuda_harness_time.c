@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Times of chains of operations, one graph for each rank. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cuda_harness_inner.h"
+
+struct chain {
+	cudaGraphExec_t exec;
+	cudaEvent_t begin, end;
+};
+
+/* The first body only brings the ranks together; it is not timed. */
+static void record(struct harness *h, struct chain *c,
+                   void (*body)(struct harness *h, void *arg, int32_t rank),
+                   void *arg, int32_t rank, int32_t n)
+{
+	struct CUstream_st *s = h->stream[rank];
+	cudaGraph_t graph;
+
+	harness_on(h, rank);
+	CU(cudaEventCreate(&c->begin));
+	CU(cudaEventCreate(&c->end));
+	CU(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+	for (int32_t i = 0; i < 4; i++)
+		body(h, arg, rank);
+	CU(cudaEventRecordWithFlags(c->begin, s, cudaEventRecordExternal));
+	for (int32_t i = 0; i < n; i++)
+		body(h, arg, rank);
+	CU(cudaEventRecordWithFlags(c->end, s, cudaEventRecordExternal));
+	CU(cudaStreamEndCapture(s, &graph));
+	CU(cudaGraphInstantiate(&c->exec, graph, 0));
+	CU(cudaGraphUpload(c->exec, s));
+	CU(cudaGraphDestroy(graph));
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Slowest rank's mean of one replay. */
+static double replay(struct harness *h, struct chain *chains, int32_t n)
+{
+	double slowest = 0;
+
+	for (int32_t r = 0; r < h->n_ranks; r++) {
+		harness_on(h, r);
+		CU(cudaGraphLaunch(chains[r].exec, h->stream[r]));
+	}
+	harness_sync(h);
+	for (int32_t r = 0; r < h->n_ranks; r++) {
+		float ms;
+
+		harness_on(h, r);
+		CU(cudaEventElapsedTime(&ms, chains[r].begin, chains[r].end));
+		if ((double)ms * 1e3 / n > slowest)
+			slowest = (double)ms * 1e3 / n;
+	}
+	return slowest;
+}
+
+double harness_time(struct harness *h,
+                    void (*body)(struct harness *h, void *arg, int32_t rank),
+                    void *arg, int32_t n, int32_t replays, double *p99)
+{
+	struct chain chains[HARNESS_RANKS];
+	double *us = calloc((size_t)replays, sizeof(*us));
+
+	for (int32_t r = 0; r < h->n_ranks; r++)
+		record(h, &chains[r], body, arg, r, n);
+	for (int32_t i = 0; i < 5; i++)
+		replay(h, chains, n);
+	for (int32_t i = 0; i < replays; i++)
+		us[i] = replay(h, chains, n);
+	qsort(us, (size_t)replays, sizeof(*us), by_value);
+	const double p50 = us[replays / 2];
+
+	if (p99)
+		*p99 = us[(int64_t)replays * 99 / 100];
+	for (int32_t r = 0; r < h->n_ranks; r++) {
+		harness_on(h, r);
+		CU(cudaGraphExecDestroy(chains[r].exec));
+		CU(cudaEventDestroy(chains[r].begin));
+		CU(cudaEventDestroy(chains[r].end));
+	}
+	free(us);
+	return p50;
+}

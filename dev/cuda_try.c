@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tries the kernels of one path without an engine:
+ *
+ *	cuda_try check  PATH RANKS SEED CASES [combine]   against the oracle
+ *	cuda_try time   PATH [TOKENS...]                  chains in graphs
+ *
+ * PATH is lines or chunks. Prints what it tries; exit 1 where bits differ.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_harness.h"
+#include "moe/random_case.h"
+
+static const struct harness_kernels lines = {
+	.dispatch = &ferry_cuda_dispatch_lines,
+	.combine = &ferry_cuda_combine_lines,
+	.path = FERRY_PATH_LINES,
+};
+static const struct harness_kernels chunks = {
+	.dispatch = &ferry_cuda_dispatch_chunks,
+	.combine = &ferry_cuda_combine_chunks,
+	.path = FERRY_PATH_CHUNKS,
+};
+
+struct run {
+	struct harness_kernels kernels;
+	bool combine;
+	uint64_t seed;
+	int n_wrong, n_failed, n_steps;
+};
+
+static uint64_t seed_of_group(uint64_t seed, int32_t group)
+{
+	uint64_t state = seed ^ ((uint64_t)(uint32_t)group << 40);
+
+	return traffic_random(&state);
+}
+
+static void make_specs(const struct random_case *c,
+                       const struct drive_step *step,
+                       struct traffic_spec *specs)
+{
+	for (int32_t r = 0; r < c->config.n_ranks; r++) {
+		struct traffic_spec spec = step->spec;
+		uint64_t rng;
+
+		spec.favourite = spec.seed;
+		spec.seed = seed_of_group(spec.seed, r);
+		spec.n_tokens = step->n_tokens[r];
+		rng = spec.seed + 1;
+		spec.id_type = traffic_chance(&rng, 50) ? FERRY_ID_INT64
+		                                        : FERRY_ID_INT32;
+		spec.count_by_pointer = traffic_chance(&rng, 30);
+		spec.slack = (size_t)traffic_between(&rng, 0, 3);
+		spec.no_weights = traffic_chance(&rng, 20);
+		specs[r] = spec;
+	}
+}
+
+static bool both_parts(struct run *run, struct harness *h, int32_t slot,
+                       bool fused, bool combine)
+{
+	const int32_t both = FERRY_CUDA_SEND | FERRY_CUDA_RECV;
+	void (*const phase)(struct harness *, int32_t, int32_t) =
+		combine ? harness_combine : harness_dispatch;
+
+	if (fused) {
+		phase(h, slot, both);
+	} else {
+		phase(h, slot, FERRY_CUDA_SEND);
+		phase(h, slot, FERRY_CUDA_RECV);
+	}
+	const int wrong = combine ? harness_check_combine(h, slot)
+	                          : harness_check_dispatch(h, slot);
+
+	run->n_steps++;
+	run->n_wrong += wrong;
+	return wrong == 0;
+}
+
+static bool step(struct run *run, struct harness *h,
+                 const struct random_case *c, int32_t i)
+{
+	struct traffic_spec specs[HARNESS_RANKS];
+	struct drive_step s;
+	bool combine;
+
+	random_case_step(c, i, 0, &s, &combine);
+	make_specs(c, &s, specs);
+	h->form = (struct harness_form){
+		.leave = s.leave,
+		.slack = s.slack,
+		.scale_form = s.scale_form,
+		.from = s.from,
+		.residual = s.residual != DRIVE_NO_RESIDUAL,
+		.values = s.values,
+	};
+	const int32_t slot = i % h->shape[0].n_slots;
+
+	harness_batch(h, slot, specs);
+	if (!both_parts(run, h, slot, s.fused, false))
+		return false;
+	if (h->host[0]->record.seal) {
+		run->n_failed++;
+		return false;
+	}
+	if (!run->combine || !combine)
+		return true;
+	harness_answer(h, slot);
+	return both_parts(run, h, slot, s.fused, true);
+}
+
+static void try_case(struct run *run, uint64_t seed, int32_t n_ranks)
+{
+	struct random_case c;
+
+	random_case_make(&c, seed, n_ranks);
+	c.config.n_ranks = n_ranks;
+	const char *why = harness_refusal(&c.config, &run->kernels);
+
+	if (why) {
+		printf("seed %llu: refused: %s\n", (unsigned long long)seed,
+		       why);
+		return;
+	}
+	const int wrong = run->n_wrong;
+	struct harness *h =
+		harness_open(&c.config, c.placed ? &c.placement : NULL,
+	                     &run->kernels, seed * 0x9e3779b97f4a7c15u);
+	int32_t i = 0;
+
+	while (i < c.n_steps && step(run, h, &c, i))
+		i++;
+	if (run->n_wrong != wrong) {
+		printf("  step %d of\n", i);
+		random_case_print(&c);
+	}
+	harness_close(h);
+}
+
+static int check(const struct harness_kernels *kernels, int argc, char **argv)
+{
+	struct run run = {.kernels = *kernels};
+	const int32_t n_ranks = atoi(argv[0]);
+	const uint64_t seed = strtoull(argv[1], NULL, 0);
+	const int n_cases = atoi(argv[2]);
+
+	run.combine = argc > 3;
+	for (int i = 0; i < n_cases && run.n_wrong < 5; i++)
+		try_case(&run, seed + (uint64_t)i, n_ranks);
+	printf("%d ranks, seeds %llu..: %d operations, %d failed as they "
+	       "should, %d wrong\n",
+	       n_ranks, (unsigned long long)seed, run.n_steps, run.n_failed,
+	       run.n_wrong);
+	return run.n_wrong != 0;
+}
+
+/* The shape of the figures: hidden 7168, top-8 of 256. */
+struct figure {
+	const char *name;
+	enum ferry_dtype dtype, in_dtype;
+	enum ferry_scale_type scale_type;
+	enum ferry_layout layout;
+};
+
+static const struct figure figures[] = {
+	{"fp8 padded", FERRY_FP8_E4M3, 0, FERRY_SCALE_FP32,
+         FERRY_EXPERT_PADDED},
+	{"fp8 quantised padded", FERRY_FP8_E4M3, FERRY_BF16, FERRY_SCALE_FP32,
+         FERRY_EXPERT_PADDED},
+	{"bf16 padded", FERRY_BF16, 0, 0, FERRY_EXPERT_PADDED},
+	{"bf16 packed", FERRY_BF16, 0, 0, FERRY_EXPERT_PACKED},
+	{"bf16 token", FERRY_BF16, 0, 0, FERRY_TOKEN},
+};
+
+static struct ferry_moe_config figure_config(const struct figure *f,
+                                             int32_t max_tokens)
+{
+	struct ferry_moe_config c = FERRY_MOE_CONFIG_INIT;
+
+	c.n_ranks = 2;
+	c.max_tokens = max_tokens;
+	c.hidden = 7168;
+	c.topk = 8;
+	c.n_experts = 256;
+	c.dtype = f->dtype;
+	c.in_dtype = f->in_dtype;
+	c.scale_type = f->scale_type;
+	c.layout = f->layout;
+	return c;
+}
+
+struct split {
+	int32_t slot;
+	bool recv;
+};
+
+static void send_work_recv(struct harness *h, void *arg, int32_t rank)
+{
+	struct harness_launch l = {((struct split *)arg)->slot,
+	                           FERRY_CUDA_SEND};
+
+	harness_dispatch_rank(h, &l, rank);
+	harness_spin(h, rank, 20000);
+	l.parts = FERRY_CUDA_RECV;
+	harness_dispatch_rank(h, &l, rank);
+}
+
+static void time_figure(const struct harness_kernels *kernels,
+                        const struct figure *f, int32_t n_tokens)
+{
+	const struct ferry_moe_config config = figure_config(f, n_tokens);
+	struct harness *h = harness_open(&config, NULL, kernels, 77);
+	struct harness_launch l = {0, FERRY_CUDA_SEND | FERRY_CUDA_RECV};
+	struct split split = {.slot = 0};
+	struct traffic_spec specs[2];
+	double p99;
+
+	for (int i = 0; i < 2; i++)
+		specs[i] = (struct traffic_spec){.seed = 11 + (uint64_t)i,
+		                                 .n_tokens = n_tokens};
+	h->form.leave = ~0u & ~(1u << 1 | 1u << 2 | 1u << 3);
+	harness_batch(h, 0, specs);
+	harness_dispatch(h, 0, l.parts);
+	const int wrong = harness_check_dispatch(h, 0);
+	const double p50 =
+		harness_time(h, harness_dispatch_rank, &l, 50, 101, &p99);
+	const double both =
+		harness_time(h, send_work_recv, &split, 20, 51, NULL);
+
+	printf("%-22s %5d tokens: %7.2f us, p99 %7.2f; split %7.2f + 20, "
+	       "%d wrong\n",
+	       f->name, n_tokens, p50, p99, both - 20, wrong);
+	harness_close(h);
+}
+
+static int times(const struct harness_kernels *kernels, int argc, char **argv)
+{
+	const int32_t usual[] = {1, 8, 32, 128};
+
+	for (size_t f = 0; f < sizeof(figures) / sizeof(*figures); f++) {
+		for (int i = 0; i < (argc ? argc : 4); i++)
+			time_figure(kernels, &figures[f],
+			            argc ? atoi(argv[i]) : usual[i]);
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (argc > 2) {
+		const struct harness_kernels *kernels =
+			strcmp(argv[2], "chunks") ? &lines : &chunks;
+
+		if (strcmp(argv[1], "check") == 0 && argc > 5)
+			return check(kernels, argc - 3, argv + 3);
+		if (strcmp(argv[1], "time") == 0)
+			return times(kernels, argc - 3, argv + 3);
+	}
+	printf("cuda_try check|time lines|chunks ...: see cuda_try.c\n");
+	return 2;
+}
