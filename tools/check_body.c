@@ -17,8 +17,7 @@ static int32_t between(uint64_t *state, int32_t low, int32_t high)
 	return low + (int32_t)(rng_next(state) % (uint64_t)(high - low + 1));
 }
 
-/* The i-th shape: the same on all ranks. */
-static struct bench_case draw(uint64_t seed, int32_t n_ranks, uint64_t i)
+struct bench_case check_draw(uint64_t seed, int32_t n_ranks, uint64_t i)
 {
 	uint64_t state = hash_u64(seed, i);
 	struct bench_case c = {
@@ -41,17 +40,17 @@ static struct bench_case draw(uint64_t seed, int32_t n_ranks, uint64_t i)
 	return c;
 }
 
-static void complain(const struct crew_member *me, const struct bench_case *c,
-                     int64_t wrong, uint64_t shape)
+void check_complain(const struct crew_member *me, const struct bench_case *c,
+                    int64_t wrong, uint64_t shape)
 {
 	fprintf(stderr,
 	        "%s: rank %d: %lld wrong values in shape %llu: tokens %d, "
 	        "hidden %d, top-%d of %d, %s, layout %d, combine %d, routing "
-	        "%d%s%s\n",
+	        "%d, path %d%s%s\n",
 	        me->crew->name, me->rank, (long long)wrong,
 	        (unsigned long long)shape, c->tokens, c->hidden, c->topk,
 	        c->experts, c->fp8 ? "fp8" : "bf16", c->layout, c->combine,
-	        c->routing, c->wild ? ", any bits" : "",
+	        c->routing, c->path, c->wild ? ", any bits" : "",
 	        c->uneven ? ", uneven" : "");
 }
 
@@ -59,7 +58,8 @@ static bool try_shape(const struct crew_member *me, struct ferry_world *world,
                       const struct check_work *work, uint64_t i)
 {
 	struct check_tally *const tally = &work->tallies[me->rank];
-	const struct bench_case c = draw(work->seed, me->crew->n_ranks, i);
+	const struct bench_case c =
+		check_draw(work->seed, me->crew->n_ranks, i);
 	int64_t wrong[2] = {0};
 	struct bench_rank rank;
 	bool good = bench_rank_open(&rank, me, &c, world);
@@ -68,15 +68,14 @@ static bool try_shape(const struct crew_member *me, struct ferry_world *world,
 		good = bench_rank_step(&rank, step, wrong);
 	bench_rank_close(&rank);
 	if (wrong[0] + wrong[1] > 0)
-		complain(me, &c, wrong[0] + wrong[1], i);
+		check_complain(me, &c, wrong[0] + wrong[1], i);
 	tally->wrong_values += wrong[0] + wrong[1];
 	tally->n_shapes++;
 	return good;
 }
 
-/* Rank 0's clock ends it for all; *over is everybody's answer. */
-static bool ask_clock(const struct crew_member *me, struct ferry_world *world,
-                      uint64_t deadline, bool *over)
+bool check_ask_clock(const struct crew_member *me, struct ferry_world *world,
+                     uint64_t deadline, bool *over)
 {
 	bool *all = alloc_or_exit((size_t)me->crew->n_ranks, sizeof(*all));
 	const bool mine = ferry_now_ns() >= deadline;
@@ -97,7 +96,7 @@ static bool try_shapes(const struct crew_member *me, struct ferry_world *world,
 
 	for (uint64_t i = 0; !over; i++)
 		if (!try_shape(me, world, work, i) ||
-		    !ask_clock(me, world, deadline, &over))
+		    !check_ask_clock(me, world, deadline, &over))
 			return false;
 	return true;
 }

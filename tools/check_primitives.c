@@ -30,7 +30,7 @@ struct ground {
 	struct ferry_segment *segment;
 	uint8_t *base;
 	size_t n_ranks, block, piece;
-	uint64_t seed;
+	const struct check_work *work;
 };
 
 static size_t in_block(int32_t source)
@@ -49,12 +49,13 @@ static size_t in_piece(const struct ground *g)
 }
 
 static bool ground_open(struct ground *g, const struct crew_member *me,
-                        struct ferry_world *world, uint64_t seed)
+                        struct ferry_world *world,
+                        const struct check_work *work)
 {
 	*g = (struct ground){
 		.me = me,
 		.n_ranks = (size_t)ferry_world_size(world),
-		.seed = seed,
+		.work = work,
 	};
 	if (!crew_good(me,
 	               ferry_segment_open(
@@ -74,7 +75,7 @@ static bool ground_open(struct ground *g, const struct crew_member *me,
 static size_t make_block(const struct ground *g, int32_t source, int32_t peer,
                          uint64_t round, uint8_t *to)
 {
-	uint64_t state = hash_u64(hash_u64(g->seed, round),
+	uint64_t state = hash_u64(hash_u64(g->work->seed, round),
 	                          (uint64_t)source << 32 | (uint32_t)peer);
 	const size_t bytes = rng_next(&state) % (g->block + 1);
 
@@ -86,16 +87,28 @@ static size_t make_block(const struct ground *g, int32_t source, int32_t peer,
 	return bytes;
 }
 
+/* Between a block here and the segment's memory, which may be a GPU's. */
+static bool copy(const struct ground *g, void *to, const void *from,
+                 size_t bytes)
+{
+	if (g->work->copy)
+		return g->work->copy(to, from, bytes);
+	memcpy(to, from, bytes);
+	return true;
+}
+
 static bool put_round(struct ground *g, uint64_t round)
 {
 	for (int32_t i = 0; i < (int32_t)g->n_ranks; i++) {
 		/* Everybody begins elsewhere. */
 		const int32_t peer = (g->me->rank + i) % (int32_t)g->n_ranks;
 		uint8_t *out = g->base + out_block(g, peer);
+		uint8_t block[BLOCK];
 		const size_t bytes =
-			make_block(g, g->me->rank, peer, round, out);
+			make_block(g, g->me->rank, peer, round, block);
 
-		if (!crew_good(g->me,
+		if (!copy(g, out, block, bytes) ||
+		    !crew_good(g->me,
 		               ferry_segment_put(g->segment, peer,
 		                                 in_block(g->me->rank), out,
 		                                 bytes, (uint32_t)g->me->rank),
@@ -118,7 +131,7 @@ static int64_t count_wrong(const uint8_t *got, const uint8_t *want, size_t n)
 static bool take_round(struct ground *g, uint64_t round,
                        struct check_tally *tally)
 {
-	uint8_t want[BLOCK];
+	uint8_t want[BLOCK], got[BLOCK];
 
 	for (int32_t r = 0; r < (int32_t)g->n_ranks; r++) {
 		const size_t bytes = make_block(g, r, g->me->rank, round, want);
@@ -128,8 +141,9 @@ static bool take_round(struct ground *g, uint64_t round,
 		                                  round + 1),
 		               "wait"))
 			return false;
-		tally->wrong_puts +=
-			count_wrong(g->base + in_block(r), want, bytes);
+		if (!copy(g, got, g->base + in_block(r), bytes))
+			return false;
+		tally->wrong_puts += count_wrong(got, want, bytes);
 		tally->n_puts++;
 		if (!crew_good(
 			    g->me,
@@ -244,7 +258,7 @@ bool check_primitives(const struct crew_member *me, struct ferry_world *world,
 	uint64_t value = 0;
 	struct ground g;
 
-	if (!ground_open(&g, me, world, work->seed))
+	if (!ground_open(&g, me, world, work))
 		return false;
 	bool good = true;
 

@@ -15,6 +15,8 @@
 #include "commands.h"
 #include "core/clock.h"
 #include "fabric_choice.h"
+#include "gpu_bench.h"
+#include "gpu_check.h"
 #include "job.h"
 #include "json.h"
 #include "machine.h"
@@ -22,8 +24,11 @@
 struct check_options {
 	int64_t ranks, seconds, seed;
 	const char *fabric;
-	bool json;
+	int device; /* enum ferry_device */
+	bool processes, json;
 };
+
+static const char *const device_names[] = {"cpu", "cuda", NULL};
 
 #define AT(field) offsetof(struct check_options, field)
 
@@ -37,6 +42,10 @@ static const struct opt options[] = {
          "seconds of dispatch and combine of random shapes, each fabric"},
 	{"seed", 'r', OPT_INT, AT(seed), "N", "0", 0, INT64_MAX, NULL,
          "seed of shapes and data; 0: a new one"},
+	{"device", 'D', OPT_CHOICE, AT(device), "WHERE", "cpu", 0, 0,
+         device_names, "where rows lie; cuda: ranks on GPUs, in turns"},
+	{"processes", 0, OPT_FLAG, AT(processes), NULL, NULL, 0, 0, NULL,
+         "cuda: ranks are processes, not threads"},
 	{"json", 'j', OPT_FLAG, AT(json), NULL, NULL, 0, 0, NULL,
          "JSON instead of text"},
 	{0},
@@ -47,7 +56,8 @@ static const struct opt_command command = {
 	.summary = "self-test of this machine, data verified",
 	.options = options,
 	.examples = "  ferry check\n"
-		    "  ferry check --ranks 8 --fabric shm --seconds 60\n",
+		    "  ferry check --ranks 8 --fabric shm --seconds 60\n"
+		    "  ferry check --device cuda --ranks 4\n",
 };
 
 enum { FABRICS_MAX = 16 };
@@ -75,6 +85,9 @@ static void sum_up(struct check_line *line, const struct check_tally *tallies,
 		line->tally.n_puts += tallies[r].n_puts;
 		line->tally.wrong_puts += tallies[r].wrong_puts;
 		line->tally.wrong_values += tallies[r].wrong_values;
+		line->tally.n_lines += tallies[r].n_lines;
+		line->tally.torn_lines += tallies[r].torn_lines;
+		line->tally.late_lines += tallies[r].late_lines;
 	}
 	if (*tallies[0].fabric)
 		memcpy(line->fabric, tallies[0].fabric, sizeof(line->fabric));
@@ -85,14 +98,18 @@ static void test_fabric(struct check_run *run, const struct crew *crew)
 	const struct check_options *o = run->options;
 	const size_t bytes = (size_t)o->ranks * sizeof(struct check_tally);
 	struct check_line *line = &run->lines[run->n_lines++];
-	struct check_work work = {(uint64_t)o->seed, o->seconds * 1000,
-	                          alloc_shared(bytes)};
+	struct check_work work = {
+		.seed = (uint64_t)o->seed,
+		.shapes_ms = o->seconds * 1000,
+		.tallies = alloc_shared(bytes),
+	};
+	crew_body *const body = crew->cuda ? gpu_check_body : check_body;
 
 	snprintf(line->fabric, sizeof(line->fabric), "%s",
 	         crew->fabric ? crew->fabric : "auto");
 	if (isatty(2))
 		fprintf(stderr, "\r\033[Kfabric %s ... ", line->fabric);
-	line->failed = crew_run(crew, check_body, &work) != EXIT_GOOD;
+	line->failed = crew_run(crew, body, &work) != EXIT_GOOD;
 	sum_up(line, work.tallies, o->ranks);
 	alloc_shared_free(work.tallies, bytes);
 	if (isatty(2))
@@ -122,7 +139,8 @@ static void test_all(struct check_run *run, struct crew *crew)
 
 static int64_t wrong_of(const struct check_line *line)
 {
-	return line->tally.wrong_puts + line->tally.wrong_values;
+	return line->tally.wrong_puts + line->tally.wrong_values +
+	       line->tally.torn_lines + line->tally.late_lines;
 }
 
 static void print_line(const struct check_line *line)
@@ -138,6 +156,10 @@ static void print_line(const struct check_line *line)
 	       line->fabric, line->failed ? "FAILED" : "ok", t->n_puts,
 	       t->n_shapes, t->flag_p50_us, t->flag_p99_us,
 	       t->put_bytes_per_s / 1e9, wrong_of(line));
+	if (t->n_lines)
+		printf("# lines    %" PRId64 " polled by another GPU, %" PRId64
+		       " torn, %" PRId64 " never came\n",
+		       t->n_lines, t->torn_lines, t->late_lines);
 }
 
 static void print_head(const struct check_run *run)
@@ -183,6 +205,10 @@ static cJSON *line_json(const struct check_line *line)
 	json_add_rounded(o, "flag_p50_us", t->flag_p50_us);
 	json_add_rounded(o, "flag_p99_us", t->flag_p99_us);
 	json_add_rounded(o, "put_bytes_per_s", t->put_bytes_per_s);
+	if (t->n_lines) {
+		cJSON_AddNumberToObject(o, "lines", (double)t->n_lines);
+		cJSON_AddNumberToObject(o, "torn", (double)t->torn_lines);
+	}
 	cJSON_AddNumberToObject(o, "wrong", (double)wrong_of(line));
 	return o;
 }
@@ -233,6 +259,23 @@ static int finish(const struct check_run *run)
 	return n_tested ? EXIT_GOOD : EXIT_NOT_HERE;
 }
 
+/* Fabrics are not asked: that would use CUDA before ranks are forked. */
+static int choose_gpus(const struct check_options *o, struct crew *crew)
+{
+	struct gpu_facts facts;
+
+	if (!gpu_facts_read(crew, false, &facts))
+		return EXIT_FAILED;
+	if (facts.n_devices < 1) {
+		opt_complain(&command, "--device cuda: %s", facts.reason);
+		return EXIT_NOT_HERE;
+	}
+	crew->cuda = true;
+	crew->fabric = o->fabric;
+	crew->threads = !o->processes;
+	return OPT_GO_ON;
+}
+
 int cmd_check(int argc, char **argv)
 {
 	struct check_options o = {0};
@@ -240,14 +283,17 @@ int cmd_check(int argc, char **argv)
 	struct crew crew = {.name = command.name};
 	int first;
 	int status = opt_parse(&command, argc, argv, &o, &first);
-	const bool all =
-		o.fabric ? !strcmp(o.fabric, "all") : !getenv("FERRY_FABRIC");
+	const bool cuda = o.device == FERRY_DEVICE_CUDA;
+	const bool all = !cuda && (o.fabric ? !strcmp(o.fabric, "all")
+	                                    : !getenv("FERRY_FABRIC"));
 
-	if (status == OPT_GO_ON && !all)
+	crew.n_ranks = (int32_t)o.ranks;
+	if (status == OPT_GO_ON && cuda)
+		status = choose_gpus(&o, &crew);
+	else if (status == OPT_GO_ON && !all)
 		status = fabric_choose(&command, o.fabric, &crew);
 	if (status != OPT_GO_ON)
 		return status;
-	crew.n_ranks = (int32_t)o.ranks;
 	if (o.seed == 0)
 		o.seed = (int64_t)(ferry_now_ns() ^ (uint64_t)getpid() << 40) &
 		         INT64_MAX;

@@ -10,7 +10,7 @@
  * behind, read by the owner.
  *
  * Steps: W1 wait until thanks[p] >= round (acquire, partner R3); W2 store every
- * line with epoch first_epoch + round (volatile, 16 bytes of 8 lanes); R1 load
+ * line with epoch seed + round + 1 (volatile, 16 bytes of 8 lanes); R1 load
  * a line until its epoch has come (partner W2); R2 compare all of its data with
  * the pattern of line, lane and epoch; R3 all threads of the block being
  * through, store thanks[p] = round + 1 at the writer (release).
@@ -76,10 +76,11 @@ static __device__ void write_lines(const struct ferry_cuda_lines_check *c,
 	__shared__ int go_on;
 
 	for (int64_t round = 0; round < c->rounds; round++) {
-		const uint64_t epoch = c->first_epoch + (uint64_t)round;
+		const uint64_t before = (uint64_t)(c->first_round + round);
+		const uint64_t epoch = c->seed + before + 1;
 
 		if (threadIdx.x == 0)
-			go_on = reached(c, thanks, (uint64_t)round);
+			go_on = reached(c, thanks, before);
 		__syncthreads();
 		const int on = go_on;
 
@@ -147,7 +148,8 @@ static __device__ void read_lines(const struct ferry_cuda_lines_check *c,
 	unsigned long long seen = 0;
 
 	for (int64_t round = 0; round < c->rounds; round++) {
-		const uint64_t epoch = c->first_epoch + (uint64_t)round;
+		const uint64_t now = (uint64_t)(c->first_round + round) + 1;
+		const uint64_t epoch = c->seed + now;
 		bool good = true;
 
 		for (int32_t i = (int32_t)threadIdx.x / LINE_LANES;
@@ -160,8 +162,7 @@ static __device__ void read_lines(const struct ferry_cuda_lines_check *c,
 		if (!__syncthreads_and(good))
 			break;
 		if (threadIdx.x == 0)
-			store_release_sys(thanks_of(c, c->before, pair),
-			                  (uint64_t)round + 1);
+			store_release_sys(thanks_of(c, c->before, pair), now);
 	}
 	if (seen)
 		atomicAdd(&c->found->seen, seen);

@@ -25,17 +25,19 @@ struct ferry_cuda_lines_found {
 };
 
 /*
- * Every rank runs one at the same time. Zeroed symmetric memory of
- * ferry_cuda_lines_bytes: `own` is written by the rank before, `next` belongs
- * to the rank behind, `before` to the one before; equal shape on all ranks.
+ * Every rank runs one at the same time, and another when all are through.
+ * Zeroed symmetric memory of ferry_cuda_lines_bytes: `own` is written by the
+ * rank before, `next` belongs to the rank behind, `before` to the one before;
+ * equal shape on all ranks.
  */
 struct ferry_cuda_lines_check {
 	unsigned char *own, *next, *before;
 	int32_t n_pairs;       /* blocks that write, and blocks that read */
 	int32_t lines_of_pair; /* a multiple of 4 */
 	int64_t rounds;        /* each writes all lines once */
-	uint64_t first_epoch;
-	uint64_t timeout_ns; /* of a wait */
+	int64_t first_round;   /* of all runs on this memory so far */
+	uint64_t seed;         /* the epoch of a line is seed + round + 1 */
+	uint64_t timeout_ns;   /* of a wait */
 	struct ferry_cuda_lines_found *found;
 };
 
