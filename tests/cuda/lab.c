@@ -15,6 +15,8 @@ int lab_device(const struct rank *rank)
 {
 	const int device = gpus_of_rank(rank->rank, rank->n_gpus);
 
+	if (rank->n_gpus == 0)
+		return 0;
 	LAB_OK(cudaSetDevice(device));
 	LAB_OK(lab_load());
 	return device;

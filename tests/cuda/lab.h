@@ -13,7 +13,10 @@
 #define LAB_OK(call) lab_ok_at(__FILE__, __LINE__, #call, (int)(call))
 void lab_ok_at(const char *file, int line, const char *call, int error);
 
-/* Makes the rank's GPU the current device of this thread; its number. */
+/*
+ * Makes the rank's GPU the current device of this thread; its number. On a
+ * fabric of CPUs nothing is done: so a program can be tried without a GPU.
+ */
 int lab_device(const struct rank *rank);
 
 /* Begins and ends the capture of a stream; the graph is made to run. */

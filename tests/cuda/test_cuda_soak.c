@@ -2,10 +2,12 @@
 /*
  * A long run: random channels with several slots each, random batches, calls
  * of all of them interleaved on two streams, nothing waited for; at intervals
- * one operation gets fresh data, and every byte of it is compared.
+ * one operation gets fresh data, and every byte of it is compared. After a
+ * while the channels are closed and others opened.
  *
- * --count N operations (a dispatch, a combine), or --seconds N; printed is how
- * many there were and how many of them were compared.
+ * --count N operations (a dispatch, a combine), or --seconds N, for each number
+ * of ranks, or for --ranks N; printed is how many there were and how many of
+ * them were compared.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +23,13 @@
 #include "moe/drive_inner.h"
 #include "moe/random_case.h"
 
-enum { N_CHANNELS = 3, N_OPS = 3, MAX_LANES = 12, INTERVAL = 500 };
+enum {
+	N_CHANNELS = 3,
+	N_OPS = 3,
+	MAX_LANES = 12,
+	INTERVAL = 500,
+	ROUND = 50000, /* operations of the same channels */
+};
 
 /* One operation slot of a channel. */
 struct lane {
@@ -36,9 +44,11 @@ struct lane {
 
 struct soak {
 	struct random_case cases[N_CHANNELS];
+	struct drive *channels[N_CHANNELS];
 	struct lane lanes[MAX_LANES];
 	int n_lanes;
 	uint64_t rng;
+	int round;
 	uint64_t n_operations, n_compared;
 };
 
@@ -72,12 +82,15 @@ static void open_lanes(struct soak *s, struct rank *rank)
 	for (int i = 0; i < N_CHANNELS; i++) {
 		struct random_case *c = &s->cases[i];
 
-		make_case(c, run_args.seed + (uint64_t)i, rank->n_ranks);
+		make_case(c,
+		          run_args.seed + (uint64_t)(N_CHANNELS * s->round + i),
+		          rank->n_ranks);
 		if (rank->rank == 0)
 			random_case_print(c);
 		struct drive *d = drive_open(rank, &c->config,
 		                             c->placed ? &c->placement : NULL);
 
+		s->channels[i] = d;
 		for (int32_t slot = 0; slot < c->config.n_slots; slot++) {
 			struct lane *lane = &s->lanes[s->n_lanes++];
 
@@ -167,6 +180,18 @@ static void interval(struct soak *s)
 	}
 }
 
+static void close_lanes(struct soak *s)
+{
+	rank_memory_sync(s->channels[0]->memory, NULL);
+	for (int i = 0; i < N_CHANNELS; i++) {
+		RANKS_OK(ferry_moe_poll(s->channels[i]->moe, NULL));
+		drive_close(s->channels[i]);
+	}
+	memset(s->lanes, 0, sizeof(s->lanes));
+	s->n_lanes = 0;
+	s->round++;
+}
+
 /* Rank 0 looks at the clock, all stop together. */
 static bool over(struct rank *rank, const struct soak *s, uint64_t end_ns)
 {
@@ -187,16 +212,21 @@ static void body(struct rank *rank)
 	const uint64_t end_ns =
 		begin_ns + (uint64_t)seconds * UINT64_C(1000000000);
 
+	bool end;
+
 	memset(&s, 0, sizeof(s));
 	s.rng = run_args.seed + 17;
 	lab_device(rank);
-	open_lanes(&s, rank);
-	do
-		interval(&s);
-	while (!over(rank, &s, end_ns));
-	rank_memory_sync(s.lanes[0].d->memory, NULL);
-	for (int i = 0; i < s.n_lanes; i++)
-		RANKS_OK(ferry_moe_poll(s.lanes[i].d->moe, NULL));
+	do {
+		const uint64_t limit = s.n_operations + ROUND;
+
+		open_lanes(&s, rank);
+		do {
+			interval(&s);
+			end = over(rank, &s, end_ns);
+		} while (!end && s.n_operations < limit);
+		close_lanes(&s);
+	} while (!end);
 	if (rank->rank == 0)
 		printf("# %llu operations, %llu compared, %.1f s\n",
 		       (unsigned long long)s.n_operations,
@@ -208,6 +238,8 @@ static void soak(int32_t n_ranks)
 {
 	struct ranks how = run_args_ranks(n_ranks);
 
+	if (run_args.ranks && run_args.ranks != n_ranks)
+		skip();
 	how.limit_ms = 30000 + 2000 * (run_args.seconds ? run_args.seconds : 5);
 	if (run_args.count)
 		how.limit_ms = 900000;

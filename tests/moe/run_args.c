@@ -48,6 +48,8 @@ static bool with_value(const char *program, const char *name, const char *value)
 		run_args.count = atoi(value);
 	else if (!strcmp(name, "--seconds"))
 		run_args.seconds = atoi(value);
+	else if (!strcmp(name, "--ranks"))
+		run_args.ranks = atoi(value);
 	else if (!strcmp(name, "--gpus"))
 		run_args.n_gpus = atoi(value);
 	else if (!strcmp(name, "--path"))

@@ -8,7 +8,7 @@
  * p2p: ranks have GPUs, in turn, and the program is skipped where there are
  * none. --path lines|chunks of channels that do not say, --fused: one call for
  * send and recv, --streams N: calls take N streams in turn, --gpus N: no more
- * than so many.
+ * than so many. --ranks N: of programs that try several numbers, this one.
  */
 #ifndef RUN_ARGS_H
 #define RUN_ARGS_H
@@ -29,6 +29,7 @@ struct run_args {
 	enum ferry_path path;
 	bool fused;
 	int streams; /* of a rank */
+	int ranks;   /* 0: not given */
 };
 
 /*
