@@ -70,8 +70,10 @@ static void make_buffers(struct smoke_pair *p)
 		[N] = sizeof(*p->n_rows),
 	};
 
-	for (int i = 0; i < SMOKE_BUFFERS; i++)
+	for (int i = 0; i < SMOKE_BUFFERS; i++) {
 		p->buffers[i] = mirror_make(p->memory, bytes[i], bytes[i]);
+		mirror_fill(p->memory, &p->buffers[i], 0, p->stream);
+	}
 	p->x = (void *)p->buffers[X].host;
 	p->out = (void *)p->buffers[OUT].host;
 	p->rows = (void *)p->buffers[ROWS].host;
