@@ -11,14 +11,8 @@
 
 #include "../fabric/segment.h"
 #include "layout.h"
+#include "slot_state.h"
 #include "window.h"
-
-enum ferry_slot_state {
-	FERRY_SLOT_IDLE,          /* dispatch_send is next */
-	FERRY_SLOT_DISPATCH_SENT, /* dispatch_recv is next */
-	FERRY_SLOT_DISPATCHED,    /* combine_send or dispatch_send */
-	FERRY_SLOT_COMBINE_SENT,  /* combine_recv is next */
-};
 
 /* What the host knows of a slot. */
 struct ferry_slot {
