@@ -32,28 +32,40 @@ struct ferry_cuda_record {
 	int32_t root;   /* rank that caused it, -1: nobody is known */
 	int32_t phase;  /* enum ferry_phase */
 	int32_t slot;
-	int32_t token; /* of a mark or mismatch, -1: none */
+	int32_t token; /* of a mark, -1: none */
 	int32_t choice;
-	int32_t limit;  /* exclusive bound that `value` broke */
+	int32_t limit;  /* what `value` had to be below; or a rank */
 	int32_t detail; /* enum ferry_cuda_detail */
 	int64_t value;
 	uint64_t epoch; /* of the operation, as in the tables */
-	uint64_t reserved;
-	uint64_t seal; /* 1: the rest is there */
+	int64_t other;  /* what `value` differs from */
+	uint64_t seal;  /* 1: the rest is there */
 };
 
-/* Which words a failure gets on the host. */
+/*
+ * Which words a failure gets on the host. All ranks look at the same tables in
+ * the same order, so that all name the same root (proto/blame.h):
+ * form of every table, then marks, then for each rank hidden, placement, mates.
+ */
 enum ferry_cuda_detail {
-	FERRY_CUDA_WAITED,     /* for rank `root`, longer than allowed */
-	FERRY_CUDA_BAD_ID,     /* id `value` of token, choice */
-	FERRY_CUDA_BAD_COUNT,  /* n_tokens is `value` */
-	FERRY_CUDA_BAD_ORDER,  /* this phase does not come next */
-	FERRY_CUDA_NO_ROOM,    /* `value` rows, allowed below limit */
-	FERRY_CUDA_BAD_TABLE,  /* of rank root: malformed */
-	FERRY_CUDA_BAD_HIDDEN, /* `value` there, limit here */
-	FERRY_CUDA_BAD_PLACEMENT,
-	FERRY_CUDA_BAD_MATE, /* batch of root differs from its group's */
-	FERRY_CUDA_STOPPED,  /* the host said so */
+	FERRY_CUDA_WAITED,    /* for rank `root`, longer than allowed */
+	FERRY_CUDA_BAD_ID,    /* id `value` of token, choice; below limit */
+	FERRY_CUDA_BAD_COUNT, /* n_tokens is `value`; below limit */
+	FERRY_CUDA_BAD_ORDER, /* this phase does not come next */
+	FERRY_CUDA_NO_ROOM,   /* `value` rows arrive on root */
+	/* Malformed: `value` in field `choice`, enum ferry_table_field. */
+	FERRY_CUDA_BAD_TABLE,
+	FERRY_CUDA_BAD_HIDDEN,    /* `value` on root, `other` on rank `limit` */
+	FERRY_CUDA_BAD_PLACEMENT, /* hashes, likewise */
+	FERRY_CUDA_BAD_MATE,      /* ids or weights of root differ from those of
+	                           * rank `limit` of its group */
+	FERRY_CUDA_STOPPED,       /* the host said so */
+	FERRY_CUDA_BAD_MATE_COUNT, /* n_tokens `value` on root, `other` on its
+	                            * mate `limit` */
+	FERRY_CUDA_BAD_MATE_TOPK,  /* topk, likewise */
+	/* Others have failed; this rank waited for root, -1: for nobody. For
+	 * the own host only. */
+	FERRY_CUDA_ASKED,
 };
 
 /*

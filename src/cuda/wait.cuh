@@ -69,21 +69,6 @@ static __device__ __noinline__ void fail(const struct ferry_cuda_channel *ch,
 	}
 }
 
-/* Takes over what a peer has published: the host gets the first one found. */
-static __device__ __noinline__ void
-take_poison(const struct ferry_cuda_channel *ch)
-{
-	struct ferry_cuda_poison *p = poison_of(ch, ch->rank);
-
-	if (cas_acq_rel_gpu(&ch->local->failing, 0, 1) != 0)
-		return;
-	for (int32_t r = 0; r < ch->n_ranks; r++)
-		if (load_acquire_sys(&p->of[r].seal)) {
-			copy_record(&ch->host->record, &p->of[r]);
-			return;
-		}
-}
-
 struct wait {
 	const struct ferry_cuda_channel *ch;
 	uint64_t begin_ns; /* 0: the clock has not been read yet */
@@ -122,9 +107,26 @@ record_of(int32_t status, int32_t root, const struct wait *w, int32_t detail)
 	r.detail = detail;
 	r.value = 0;
 	r.epoch = w->epoch;
-	r.reserved = 0;
+	r.other = 0;
 	r.seal = 1;
 	return r;
+}
+
+/*
+ * The own host learns that the channel has ended elsewhere, and for whom this
+ * rank waited (-1: for nobody). A kernel that finds is_broken at its start
+ * calls it once before it returns, so that who waits for the kernel and then
+ * asks the channel is told.
+ */
+static __device__ __noinline__ void take_poison(const struct wait *w,
+                                                int32_t peer)
+{
+	const struct ferry_cuda_channel *ch = w->ch;
+	const struct ferry_cuda_record r =
+		record_of(FERRY_TIMEOUT, peer, w, FERRY_CUDA_ASKED);
+
+	if (cas_acq_rel_gpu(&ch->local->failing, 0, 1) == 0)
+		copy_record(&ch->host->record, &r);
 }
 
 /* The slow look: host memory and the clock. */
@@ -164,7 +166,7 @@ static __device__ __forceinline__ bool wait_again(struct wait *w, int32_t peer)
 	if (n % WAIT_LOOK)
 		return true;
 	if (is_broken(w->ch)) {
-		take_poison(w->ch);
+		take_poison(w, peer);
 		return false;
 	}
 	return n % WAIT_LOOK_HOST ? true : wait_look_far(w, peer);

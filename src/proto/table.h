@@ -14,6 +14,16 @@ enum {
 	FERRY_NO_SLOT = -1, /* masked, or skipped as out of range */
 };
 
+/* What can be malformed about a table that arrived. */
+enum ferry_table_field {
+	FERRY_TABLE_EPOCH,
+	FERRY_TABLE_N_TOKENS,
+	FERRY_TABLE_TOPK,
+	FERRY_TABLE_HAS_WEIGHTS,
+	FERRY_TABLE_SLOT, /* an expert slot */
+	FERRY_TABLE_N_FIELDS,
+};
+
 /* 128 bytes; same on every engine. */
 struct ferry_table {
 	uint64_t epoch; /* full 64 bits: a wrong half is noticed */
