@@ -228,8 +228,7 @@ static enum ferry_status create(struct p2p_mem *m, struct handle *handle)
 	handle->block = m->own;
 	handle->bytes = ferry_gpu_bytes(m->own->memory);
 	if (!team)
-		FERRY_TRY(ferry_fd_post_open(&world->ctx, world->n_ranks,
-		                             &m->post));
+		FERRY_TRY(ferry_fd_post_open(&world->ctx, &m->post));
 	handle->address = m->post.address;
 	return FERRY_OK;
 }

@@ -48,7 +48,7 @@ static bool is_own_user(int fd)
 	       who.uid == geteuid();
 }
 
-enum ferry_status ferry_fd_post_open(struct ferry_ctx *ctx, int32_t n_ranks,
+enum ferry_status ferry_fd_post_open(struct ferry_ctx *ctx,
                                      struct ferry_fd_post *post)
 {
 	struct ferry_fd_address *address = &post->address;
@@ -69,7 +69,7 @@ enum ferry_status ferry_fd_post_open(struct ferry_ctx *ctx, int32_t n_ranks,
 
 	if (post->socket < 0 ||
 	    bind(post->socket, (const struct sockaddr *)&at, bytes) ||
-	    listen(post->socket, n_ranks)) {
+	    listen(post->socket, SOMAXCONN)) {
 		const int err = errno;
 
 		ferry_fd_post_close(post);
@@ -198,7 +198,9 @@ static int read_letter(const struct ferry_fd_post *post, int socket,
 		return -1;
 	const int fd = descriptor_of(&e.message);
 
-	if (n == (ssize_t)sizeof(*letter) && is_own_user(socket) &&
+	if (n == (ssize_t)sizeof(*letter) &&
+	    !(e.message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) &&
+	    is_own_user(socket) &&
 	    !memcmp(letter->token, post->address.token, sizeof(letter->token)))
 		return fd;
 	if (fd >= 0)

@@ -20,8 +20,8 @@ struct ferry_fd_post {
 	struct ferry_fd_address address;
 };
 
-/* Listens for at most n_ranks senders. Errors: SYS. */
-enum ferry_status ferry_fd_post_open(struct ferry_ctx *ctx, int32_t n_ranks,
+/* Listens. Errors: SYS. */
+enum ferry_status ferry_fd_post_open(struct ferry_ctx *ctx,
                                      struct ferry_fd_post *post);
 void ferry_fd_post_close(struct ferry_fd_post *post);
 

@@ -98,29 +98,32 @@ static enum ferry_status choose(struct ferry_ctx *ctx, int32_t cuda_device,
 	return FERRY_OK;
 }
 
-static int attribute(const struct ferry_gpu *gpu, CUdevice_attribute which)
+static CUresult attribute(const struct ferry_gpu *gpu, int which, int *value)
 {
-	int value = 0;
-
-	return gpu->driver.DeviceGetAttribute(&value, which, gpu->device) ==
-	                       CUDA_SUCCESS
-	               ? value
-	               : 0;
+	*value = 0;
+	return gpu->driver.DeviceGetAttribute(value, (CUdevice_attribute)which,
+	                                      gpu->device);
 }
 
-/* What p2p cannot do without. */
+/* What p2p cannot do without, and the compute capability. */
 static enum ferry_status check(struct ferry_ctx *ctx, struct ferry_gpu *gpu)
 {
-	const int fd =
-		CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
-	const int vmm = CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+	static const int wanted[] = {
+		CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+		CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+		CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+		CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+	};
+	int value[4];
 
-	gpu->compute =
-		10 * attribute(gpu,
-	                       CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
-		attribute(gpu, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-	if (!attribute(gpu, (CUdevice_attribute)vmm) ||
-	    !attribute(gpu, (CUdevice_attribute)fd))
+	for (int i = 0; i < 4; i++) {
+		const CUresult result = attribute(gpu, wanted[i], &value[i]);
+
+		if (result != CUDA_SUCCESS)
+			return no_gpu(ctx, (cudaError_t)result);
+	}
+	gpu->compute = 10 * value[2] + value[3];
+	if (!value[0] || !value[1])
 		return ferry_fail(ctx, FERRY_UNSUPPORTED,
 		                  "world_open: GPU %d cannot share its memory "
 		                  "by file descriptors",

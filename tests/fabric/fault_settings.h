@@ -20,5 +20,7 @@ extern const struct fault_setting fault_settings[];
  * and the reason is printed.
  */
 int32_t fault_gpus(void);
+/* An open that lacks a rank takes so long; the others are faster. */
+extern const int32_t fault_open_ms;
 
 #endif

@@ -13,6 +13,8 @@ const struct fault_setting fault_settings[] = {
 	{NULL, NULL, RANKS_THREADS, NULL},
 };
 
+const int32_t fault_open_ms = 400;
+
 int32_t fault_gpus(void)
 {
 	return 0;

@@ -16,6 +16,12 @@ const struct fault_setting fault_settings[] = {
 	{NULL, NULL, RANKS_THREADS, NULL},
 };
 
+#ifdef FAKE_GPU
+const int32_t fault_open_ms = 400;
+#else
+const int32_t fault_open_ms = 4000; /* a context has to be made */
+#endif
+
 int32_t fault_gpus(void)
 {
 #ifdef FAKE_GPU

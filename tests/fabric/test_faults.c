@@ -151,14 +151,17 @@ static void never_comes(struct rank *rank)
 	RANKS_STATUS(ferry_segment_open(rank->world, 4096, 1, &s),
 	             FERRY_TIMEOUT);
 	RANKS_TEXT(ferry_last_error(), "rank 2");
-	RANKS_CHECK(ms_since(begin) < SHORT_MS + SLACK_MS);
+	RANKS_CHECK(ms_since(begin) < fault_open_ms + SLACK_MS);
 	RANKS_CHECK(!s);
 	ranks_meet(0, rank->n_ranks);
 }
 
 static void test_never_comes(void **state)
 {
-	const struct ranks how = {.n_ranks = 3, .open_timeout_ms = SHORT_MS};
+	const struct ranks how = {
+		.n_ranks = 3,
+		.open_timeout_ms = fault_open_ms,
+	};
 
 	run(*state, how, "", never_comes);
 }
@@ -537,22 +540,20 @@ enum { N_TESTS = sizeof(tests) / sizeof(*tests), MAX_RUNS = 100 };
 
 static char names[MAX_RUNS][64];
 
-static size_t add_runs(struct CMUnitTest *runs, const struct fault_test *test)
+/* All tests of one setting together: who has used CUDA must not fork. */
+static size_t add_runs(struct CMUnitTest *runs, size_t n,
+                       const struct fault_setting *setting)
 {
-	static size_t n;
-	const size_t before = n;
-
-	for (const struct fault_setting *s = fault_settings; s->name; s++) {
-		snprintf(names[n], sizeof(names[n]), "%s, %s", test->name,
-		         s->name);
-		runs[n - before] = (struct CMUnitTest){
+	for (int i = 0; i < N_TESTS; i++, n++) {
+		snprintf(names[n], sizeof(names[n]), "%s, %s", tests[i].name,
+		         setting->name);
+		runs[n] = (struct CMUnitTest){
 			.name = names[n],
-			.test_func = test->test,
-			.initial_state = (void *)(uintptr_t)s,
+			.test_func = tests[i].test,
+			.initial_state = (void *)(uintptr_t)setting,
 		};
-		n++;
 	}
-	return n - before;
+	return n;
 }
 
 int main(void)
@@ -563,8 +564,8 @@ int main(void)
 	n_gpus = fault_gpus();
 	if (n_gpus < 0)
 		return 77;
-	for (int i = 0; i < N_TESTS; i++)
-		n += add_runs(runs + n, &tests[i]);
+	for (const struct fault_setting *s = fault_settings; s->name; s++)
+		n = add_runs(runs, n, s);
 	runs[n++] = (struct CMUnitTest)cmocka_unit_test(test_nothing_left);
 	return _cmocka_run_group_tests("faults", runs, n, NULL, NULL);
 }

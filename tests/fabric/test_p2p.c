@@ -90,6 +90,7 @@ static void zeroed(struct rank *rank)
 	uint8_t *copy = malloc(BYTES);
 
 	ranks_defer(free, copy);
+	CUDA_OK(cudaSetDevice(p2p_gpu(rank->rank)));
 	for (int i = 0; i < TIMES; i++) {
 		struct ferry_segment *s = NULL;
 
@@ -323,7 +324,62 @@ static void nothing_is_left(struct rank *rank)
 	RANKS_CHECK(after + (4u << 20) > before);
 }
 
+static struct ferry_world *open_world(const struct rank *rank)
+{
+	struct ferry_world_config config;
+	struct ferry_world *world = NULL;
+
+	(void)rank;
+	ranks_config(&config);
+	RANKS_OK(ferry_world_open(&config, &world));
+	return world;
+}
+
+/* Whole worlds, with a segment each. The first one makes the context. */
+static void worlds_come_and_go(struct rank *rank)
+{
+	enum { TIMES = 100 };
+	struct ferry_segment *s = NULL;
+	size_t left[2] = {0, 0}, total;
+	uint64_t first_ns = 0, begin = ferry_now_ns();
+
+	for (int i = 0; i < TIMES; i++) {
+		struct ferry_world *world = open_world(rank);
+
+		if (i == 0)
+			first_ns = ferry_now_ns() - begin;
+		if (i == 1)
+			begin = ferry_now_ns();
+		RANKS_OK(ferry_segment_open(world, 10000000, 1, &s));
+		ferry_segment_close(s);
+		RANKS_OK(ferry_world_barrier(world));
+		if (i == 1 || i == TIMES - 1) {
+			CUDA_OK(cudaSetDevice(p2p_gpu(rank->rank)));
+			CUDA_OK(cudaMemGetInfo(&left[i > 1], &total));
+		}
+		RANKS_OK(ferry_world_barrier(world));
+		ferry_world_close(world);
+	}
+	if (rank->rank == 0)
+		printf("# %d %s: first open of a world %.1f ms, then open + "
+		       "close of world and segment %.2f ms\n",
+		       rank->n_ranks,
+		       rank->kind == RANKS_THREADS ? "threads" : "processes",
+		       (double)first_ns / 1e6,
+		       (double)(ferry_now_ns() - begin) / (TIMES - 1) / 1e6);
+	RANKS_CHECK(left[1] + (4u << 20) > left[0]);
+}
+
 static uint64_t seed;
+
+static void test_worlds_come_and_go(void **state)
+{
+	struct ranks how = p2p_ranks(2);
+
+	(void)state;
+	how.no_world = true;
+	ranks_run(&how, worlds_come_and_go);
+}
 
 static void run(int32_t n_ranks, ranks_body *body)
 {
@@ -356,6 +412,7 @@ TEST(nothing_is_left, 2)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_worlds_come_and_go),
 		cmocka_unit_test(test_knows_its_device),
 		cmocka_unit_test(test_capabilities),
 		cmocka_unit_test(test_zeroed),

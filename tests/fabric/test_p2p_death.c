@@ -95,8 +95,12 @@ static void expect_death(struct rank *rank, struct ferry_segment *s,
 	struct ferry_error error = FERRY_ERROR_INIT;
 	char text[64];
 
+	const uint64_t begin = ferry_now_ns();
+
 	/* Signal 1 is never raised. */
 	RANKS_STATUS(ferry_segment_wait(s, 1, 1), FERRY_PEER);
+	printf("# rank %d of %d knew of the death after %.1f ms\n", rank->rank,
+	       rank->n_ranks, (double)(ferry_now_ns() - begin) / 1e6);
 	snprintf(text, sizeof(text), "rank %d", victim);
 	RANKS_TEXT(ferry_last_error(), text);
 	RANKS_STATUS(ferry_world_poll(rank->world, &error), FERRY_PEER);
