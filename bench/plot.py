@@ -5,33 +5,70 @@ line, p99 as a band above it, and the floor. Needs nothing but Python.
 
     bench/plot.py RESULT.json... > picture.svg
     bench/plot.py --phase dispatch RESULT.json > picture.svg
+    bench/plot.py --phase dispatch --where dtype=fp8 --where layout=token \\
+        FIGURES.json > picture.svg
+    bench/plot.py --bandwidth ... > picture.svg
 
-Files of one shape and several token counts become one picture. Machine, date,
-commit and command stand below it.
+Files of one shape and several token counts become one picture; --where picks a
+shape out of a file of many. --bandwidth draws the bytes that a rank sends in a second
+instead, beside the rate of plain stores. GPUs: figures of other systems,
+bench/peers.json, are marks. Machine, date, commit and command stand below.
 """
 import argparse
 import collections
 import html
 import json
 import math
+import pathlib
 import sys
 
 WIDTH, HEIGHT = 720, 480
 LEFT, RIGHT, TOP, BOTTOM = 70, 130, 40, 92
 COLOURS = ["#0b6e99", "#d1495b", "#edae49", "#66a182", "#8d5a97"]
-SHAPE = ("ranks", "hidden", "topk", "experts", "dtype", "combine", "layout",
-         "routing")
+# An exchange knows nothing of layout and sum.
+EXCHANGE = ("ranks", "hidden", "topk", "experts", "dtype", "routing")
+SHAPE = EXCHANGE + ("combine", "layout")
+# Rows that are no plain operation are drawn only where they are asked for.
+SPECIAL = ("split_us", "max_sms", "failed")
+PEERS = pathlib.Path(__file__).with_name("peers.json")
 
 
-def read(paths, phase):
+def shape_keys(row):
+    """What tells the shapes of rows of this implementation apart."""
+    return EXCHANGE if row["impl"].startswith("nccl") else SHAPE
+
+
+def wanted(row, where):
+    """Is it a row of the shape that was asked for?"""
+    for key, value in where.items():
+        other = key in SHAPE and key not in shape_keys(row)
+        if not other and str(row.get(key, 0)) != value:
+            return False
+    return not any(row.get(key) for key in SPECIAL if key not in where)
+
+
+def read(paths, phase, where):
     """Rows of a phase, and the meta of the last file."""
     rows, meta = [], {}
     for path in paths:
         with open(path, encoding="utf-8") as file:
             result = json.load(file)
         meta = result["meta"]
-        rows += [row for row in result["rows"] if row["phase"] == phase]
+        rows += [row for row in result["rows"]
+                 if row["phase"] == phase and wanted(row, where)]
+    # An exchange is listed once for all layouts: only beside its shape.
+    rows.sort(key=lambda row: row["impl"] != "ferry")
     return rows, meta
+
+
+def read_peers(row, phase):
+    """Figures of other systems for this shape: {name: [(tokens, us)]}."""
+    found = collections.defaultdict(list)
+    for peer in json.loads(PEERS.read_text(encoding="utf-8"))["figures"]:
+        if peer["phase"] == phase and all(
+                peer.get(key, row.get(key)) == row.get(key) for key in SHAPE):
+            found[peer["name"]].append((peer["tokens"], peer["us"]))
+    return found
 
 
 def check(rows, phase):
@@ -42,7 +79,7 @@ def check(rows, phase):
         if row["wrong"]:
             sys.exit(f"plot: {row['wrong']} wrong in {row['impl']}, "
                      f"{row['tokens']} tokens: that is no figure")
-        for key in SHAPE:
+        for key in shape_keys(row):
             if row.get(key) != rows[0].get(key):
                 sys.exit(f"plot: {key} is {rows[0].get(key)} and "
                          f"{row.get(key)}: draw them apart")
@@ -51,7 +88,8 @@ def check(rows, phase):
 class Axes:
     """Logarithmic both ways: from values to places in the picture."""
 
-    def __init__(self, xs, ys):
+    def __init__(self, xs, ys, unit="microseconds"):
+        self.unit = unit
         self.x_range = self.widen(math.log2(min(xs)), math.log2(max(xs)))
         self.y_range = (math.floor(math.log10(min(ys))),
                         math.ceil(math.log10(max(ys))))
@@ -95,7 +133,7 @@ def grid(axes, xs):
         yield text(axes.x(x), bottom + 16, x)
     yield text((LEFT + right) / 2, bottom + 34, "tokens of each rank")
     yield (f'<g transform="rotate(-90 18 {HEIGHT / 2})">'
-           f'{text(18, HEIGHT / 2, "microseconds")}</g>')
+           f'{text(18, HEIGHT / 2, axes.unit)}</g>')
 
 
 def line(axes, points, style):
@@ -104,11 +142,31 @@ def line(axes, points, style):
     return f'<path d="M{way}" fill="none" {style}/>'
 
 
-def series(axes, name, rows, colour):
-    """p50 with dots, the band up to p99, the name at the end."""
-    middle = [(row["tokens"], row["p50_us"]) for row in rows]
-    upper = [(row["tokens"], max(row["p99_us"], row["p50_us"]))
-             for row in rows]
+def name_at_end(axes, name, y, taken):
+    """A name beside the end of its line, as near as others leave room."""
+    free = [axes.y(y) + 4 + step for step in sorted(range(-99, 100), key=abs)
+            if all(abs(axes.y(y) + 4 + step - other) >= 13
+                   for other in taken)]
+    place = free[0] if free else axes.y(y) + 4
+    taken.append(place)
+    return text(WIDTH - RIGHT + 8, place, name, "start")
+
+
+def latency(row):
+    """p50 and p99 of a row."""
+    return row["p50_us"], max(row["p99_us"], row["p50_us"])
+
+
+def bandwidth(row):
+    """Gigabytes a second that a rank sends to others, median and slow."""
+    return tuple(row["wire_bytes"] / row["ranks"] / us / 1e3
+                 for us in latency(row))
+
+
+def series(axes, points, colour):
+    """The median with dots, and the band up to p99."""
+    middle = [(x, y[0]) for x, y in points]
+    upper = [(x, y[1]) for x, y in points]
     band = " ".join(f"{axes.x(x):.1f},{axes.y(y):.1f}"
                     for x, y in middle + upper[::-1])
     yield f'<polygon points="{band}" fill="{colour}" fill-opacity="0.15"/>'
@@ -116,43 +174,91 @@ def series(axes, name, rows, colour):
     for x, y in middle:
         yield (f'<circle cx="{axes.x(x):.1f}" cy="{axes.y(y):.1f}" r="3" '
                f'fill="{colour}"/>')
-    yield text(WIDTH - RIGHT + 8, axes.y(middle[-1][1]) + 4, name, "start")
 
 
-def picture(rows, meta, phase):
-    """The whole drawing as SVG."""
-    by_impl = collections.defaultdict(list)
+def marks(axes, peers):
+    """Figures of other systems: a cross and a name each."""
+    for name, points in sorted(peers.items()):
+        for tokens, us in points:
+            x, y = axes.x(tokens), axes.y(us)
+            yield (f'<path d="M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8" '
+                   f'stroke="#333" stroke-width="1.5"/>')
+            yield text(x - 7, y + 4, name, "end", 10)
+
+
+def limit(axes, name, points, taken):
+    """A dashed line with its name."""
+    yield line(axes, points, 'stroke="#555" stroke-dasharray="5 4"')
+    yield name_at_end(axes, name, points[-1][1], taken)
+
+
+def footer(meta):
+    """Where, when, which commit, which command."""
+    machine, gpu = meta.get("machine", {}), meta.get("gpu")
+    where = (f"{gpu['count']} x {gpu['name']}, {gpu['driver']}" if gpu else
+             f"{machine.get('cpu', '?')}, {machine.get('usable_cpus', '?')} "
+             "CPUs")
+    yield text(LEFT, HEIGHT - 26, f"{where}; {meta.get('date', '?')}; ferry "
+               f"{meta.get('version', '?')} ({meta.get('commit', '?')})",
+               "start", 10)
+    yield text(LEFT, HEIGHT - 12, " ".join(meta.get("command", [])), "start",
+               10)
+
+
+def title(shape, phase):
+    """The shape in words."""
+    return text(LEFT, 24, f"{phase}: {shape['ranks']} ranks, hidden "
+                f"{shape['hidden']}, top-{shape['topk']} of "
+                f"{shape['experts']}, {shape['dtype']}, {shape['combine']}, "
+                f"{shape['layout']}", "start", 15)
+
+
+def by_implementation(rows, value):
+    """{impl: [(tokens, (median, p99))]}, tokens ascending."""
+    found = collections.defaultdict(list)
     for row in sorted(rows, key=lambda row: row["tokens"]):
         if row["tokens"] > 0:
-            by_impl[row["impl"]].append(row)
-    floor = [(row["tokens"], row["floor_us"])
-             for row in next(iter(by_impl.values())) if row["floor_us"] > 0]
-    xs = sorted({row["tokens"] for row in rows if row["tokens"] > 0})
-    axes = Axes(xs, [row[key] for row in rows if row["tokens"] > 0
-                     for key in ("p50_us", "p99_us")] + [y for _, y in floor])
-    shape = rows[0]
-    machine = meta.get("machine", {})
+            found[row["impl"]].append((row["tokens"], value(row)))
+    return found
+
+
+def picture(rows, meta, phase, draw_bandwidth):
+    """The whole drawing as SVG."""
+    by_impl = by_implementation(rows, bandwidth if draw_bandwidth else latency)
+    xs = sorted({x for points in by_impl.values() for x, _ in points})
+    peers, limits = {}, {}
+    if draw_bandwidth:
+        rate = meta["store_bytes_per_s"] / 1e9
+        limits["stores"] = [(x, rate) for x in xs]
+    else:
+        first = rows[0]["impl"]
+        limits["floor"] = sorted(
+            (row["tokens"], row["floor_us"]) for row in rows
+            if row["impl"] == first and row["tokens"] > 0
+            and row["floor_us"] > 0)
+        if meta.get("device") == "cuda":
+            peers = read_peers(rows[0], phase)
+            xs = sorted(set(xs) | {x for p in peers.values() for x, _ in p})
+    limits = {name: points for name, points in limits.items() if points}
+    ys = [y for points in by_impl.values() for _, both in points for y in both]
+    ys += [y for points in limits.values() for _, y in points]
+    ys += [y for points in peers.values() for _, y in points]
+    axes = Axes(xs, ys, "GB/s that a rank sends" if draw_bandwidth
+                else "microseconds")
+    taken = []
 
     yield (f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" '
            f'height="{HEIGHT}" font-family="sans-serif">')
     yield f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>'
-    yield text(LEFT, 24, f"{phase}: {shape['ranks']} ranks, hidden "
-               f"{shape['hidden']}, top-{shape['topk']} of "
-               f"{shape['experts']}, {shape['dtype']}, {shape['combine']}, "
-               f"{shape['layout']}", "start", 15)
+    yield title(rows[0], phase)
     yield from grid(axes, xs)
-    if floor:
-        yield line(axes, floor, 'stroke="#555" stroke-dasharray="5 4"')
-        yield text(WIDTH - RIGHT + 8, axes.y(floor[-1][1]) + 4, "floor",
-                   "start")
-    for i, (name, some) in enumerate(by_impl.items()):
-        yield from series(axes, name, some, COLOURS[i % len(COLOURS)])
-    yield text(LEFT, HEIGHT - 26, f"{machine.get('cpu', '?')}, "
-               f"{machine.get('usable_cpus', '?')} CPUs; "
-               f"{meta.get('date', '?')}; ferry {meta.get('version', '?')} "
-               f"({meta.get('commit', '?')})", "start", 10)
-    yield text(LEFT, HEIGHT - 12, " ".join(meta.get("command", [])), "start",
-               10)
+    for name, points in limits.items():
+        yield from limit(axes, name, points, taken)
+    for i, (name, points) in enumerate(by_impl.items()):
+        yield from series(axes, points, COLOURS[i % len(COLOURS)])
+        yield name_at_end(axes, name, points[-1][1][0], taken)
+    yield from marks(axes, peers)
+    yield from footer(meta)
     yield "</svg>"
 
 
@@ -162,11 +268,22 @@ def main():
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--phase", default="pair",
                         choices=("dispatch", "combine", "pair"))
+    parser.add_argument("--bandwidth", action="store_true",
+                        help="GB/s that a rank sends instead of microseconds")
+    parser.add_argument("--where", action="append", default=[],
+                        metavar="KEY=VALUE", help="only rows with this")
     parser.add_argument("results", nargs="+")
     options = parser.parse_args()
-    rows, meta = read(options.results, options.phase)
+    try:
+        where = dict(pair.split("=", 1) for pair in options.where)
+    except ValueError:
+        sys.exit(f"plot: --where {' '.join(options.where)}: KEY=VALUE")
+    rows, meta = read(options.results, options.phase, where)
     check(rows, options.phase)
-    print("\n".join(picture(rows, meta, options.phase)))
+    if options.bandwidth and not meta.get("store_bytes_per_s"):
+        sys.exit("plot: --bandwidth needs the rate of stores: results of "
+                 "several GPUs")
+    print("\n".join(picture(rows, meta, options.phase, options.bandwidth)))
 
 
 if __name__ == "__main__":

@@ -164,6 +164,37 @@ void gpu_count_bytes(const struct bench_case *c, int32_t n_gpus,
 	free(f.choices);
 }
 
+void gpu_count_exchange(const struct bench_case *c, bool dense,
+                        struct gpu_bytes *bytes)
+{
+	const size_t pairs = (size_t)c->n_ranks * (size_t)c->n_ranks;
+	const uint64_t row =
+		bench_row_bytes(c) + (uint64_t)bench_scales(c) * sizeof(float);
+	const struct flow f = {
+		alloc_or_exit(pairs, sizeof(*f.tokens)),
+		alloc_or_exit(pairs, sizeof(*f.choices)),
+	};
+	uint64_t rows = 0;
+
+	gpu_count_flow(c, f.tokens, f.choices);
+	for (int32_t from = 0; from < c->n_ranks; from++)
+		for (int32_t to = 0; to < c->n_ranks; to++) {
+			const int32_t experts = bench_first_expert(c, to + 1) -
+			                        bench_first_expert(c, to);
+
+			if (from != to)
+				rows += dense ? (uint64_t)experts *
+				                        (uint64_t)c->tokens
+				              : f.choices[from * c->n_ranks +
+				                          to];
+		}
+	bytes->wire[BENCH_DISPATCH] = rows * row;
+	bytes->wire[BENCH_COMBINE] = rows * (uint64_t)c->hidden * 2;
+	bytes->wire[BENCH_PAIR] = bytes->wire[0] + bytes->wire[1];
+	free(f.tokens);
+	free(f.choices);
+}
+
 double gpu_floor_us(const struct gpu_bytes *bytes, int phase,
                     double link_bytes_per_s, double memory_bytes_per_s)
 {

@@ -29,6 +29,13 @@ void gpu_count_bytes(const struct bench_case *c, int32_t n_gpus,
                      struct gpu_bytes *bytes);
 
 /*
+ * What an exchange of one row for each (token, choice) puts on the wire
+ * instead; dense: room for all tokens at every expert.
+ */
+void gpu_count_exchange(const struct bench_case *c, bool dense,
+                        struct gpu_bytes *bytes);
+
+/*
  * From source rank to serving rank, [n_ranks * n_ranks] each: tokens that have
  * a choice there, and choices there.
  */

@@ -301,6 +301,10 @@ void gpu_rows_make(struct gpu_bench *b)
 
 		bench_count_bytes(&row->shape, &row->logical);
 		gpu_count_bytes(&row->shape, n_gpus, &row->bytes);
+		if (row->impl != GPU_FERRY)
+			gpu_count_exchange(&row->shape,
+			                   row->impl == GPU_NCCL_DENSE,
+			                   &row->bytes);
 		row->chain = chain_of(b, row);
 	}
 }

@@ -21,6 +21,11 @@ def draw(root, *arguments):
                           capture_output=True, text=True, check=False)
 
 
+def words_of(done):
+    """The words of a picture."""
+    return " ".join(ElementTree.fromstring(done.stdout).itertext())
+
+
 def draws_a_bench(root):
     """A tiny bench becomes a well-formed picture with its numbers."""
     with tempfile.TemporaryDirectory() as folder:
@@ -37,7 +42,7 @@ def draws_a_bench(root):
             if done.returncode:
                 yield f"{phase}: {done.stderr}"
                 continue
-            words = " ".join(ElementTree.fromstring(done.stdout).itertext())
+            words = words_of(done)
             for wanted in (f"{phase}: 2 ranks", "hidden 256", "ferry bench",
                            "floor"):
                 if wanted not in words:
@@ -52,4 +57,59 @@ def draws_a_bench(root):
             yield "a figure with wrong data is drawn"
 
 
-tree.main(draws_a_bench)
+def gpu_row(tokens, impl="ferry", **members):
+    """A row as ferry bench --device cuda writes it."""
+    row = {"phase": "dispatch", "impl": impl, "ranks": 2, "tokens": tokens,
+           "hidden": 7168, "topk": 8, "experts": 256, "dtype": "fp8",
+           "combine": "reduced", "layout": "token", "routing": "uniform",
+           "p50_us": 5.0 + tokens / 50, "p99_us": 6.0 + tokens / 50,
+           "max_us": 9.0 + tokens, "wire_bytes": tokens * 2 * 7392,
+           "floor_us": tokens / 60, "wrong": 0}
+    return row | members
+
+
+def gpu_document():
+    """Several shapes in one file, an exchange, and a special row."""
+    rows = [gpu_row(tokens) for tokens in (1, 128, 4096)]
+    rows += [gpu_row(tokens, layout="packed", combine="exact")
+             for tokens in (1, 128)]
+    rows += [gpu_row(128, "nccl", layout="packed", p50_us=28, p99_us=29),
+             gpu_row(4096, max_sms=32), gpu_row(128, split_us=20)]
+    return {"schema": "ferry-bench-1", "rows": rows,
+            "meta": {"device": "cuda", "version": "1", "commit": "abc",
+                     "gpu": {"name": "NVIDIA H200", "count": 2,
+                             "driver": "driver 1"},
+                     "store_bytes_per_s": 365e9, "date": "today",
+                     "command": ["ferry", "bench"]}}
+
+
+def draws_gpus(root):
+    """One shape of many, beside an exchange and other systems."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = pathlib.Path(folder) / "gpus.json"
+        result.write_text(json.dumps(gpu_document()))
+        shape = ("--phase", "dispatch", "--where", "layout=token")
+        cases = [
+            (shape, ("fp8, reduced, token", "2 x NVIDIA H200", "DeepEP V1",
+                     "floor", "nccl", "microseconds")),
+            (shape + ("--bandwidth",), ("GB/s", "stores", "nccl")),
+            (shape + ("--where", "max_sms=32"), ("4096",)),
+        ]
+        for arguments, wanted in cases:
+            done = draw(root, *arguments, result)
+            if done.returncode:
+                yield f"{arguments}: {done.stderr}"
+                continue
+            words = words_of(done)
+            for word in wanted:
+                if word not in words:
+                    yield f"{arguments}: no {word!r} in the picture"
+        done = draw(root, "--phase", "dispatch", result)
+        if not done.returncode or "draw them apart" not in done.stderr:
+            yield "two shapes are drawn as one"
+        done = draw(root, *shape, "--where", "tokens=7", result)
+        if not done.returncode or "no row" not in done.stderr:
+            yield "nothing is drawn"
+
+
+tree.main(draws_a_bench, draws_gpus)
