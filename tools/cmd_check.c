@@ -264,6 +264,7 @@ static int choose_gpus(const struct check_options *o, struct crew *crew)
 {
 	struct gpu_facts facts;
 
+	gpu_prepare();
 	if (!gpu_facts_read(crew, false, &facts))
 		return EXIT_FAILED;
 	if (facts.n_devices < 1) {

@@ -15,6 +15,10 @@ int gpu_bench_main(struct bench_run *run, struct crew *crew)
 	return EXIT_NOT_HERE;
 }
 
+void gpu_prepare(void)
+{
+}
+
 bool gpu_facts_read(const struct crew *crew, bool yardsticks,
                     struct gpu_facts *facts)
 {

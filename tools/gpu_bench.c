@@ -138,6 +138,7 @@ int gpu_bench_main(struct bench_run *run, struct crew *crew)
 	if (figures && b.iters < FIGURE_REPLAYS)
 		b.iters = FIGURE_REPLAYS;
 	crew->n_ranks = (int32_t)o->ranks;
+	gpu_prepare();
 	if (!gpu_facts_read(crew, true, &b.facts))
 		return EXIT_FAILED;
 	if (b.facts.n_devices < 1) {

@@ -76,6 +76,9 @@ int gpu_bench_body(const struct crew_member *me, void *bench);
 const char *gpu_shared_fabric(const struct gpu_shared *shared);
 const char *gpu_shared_nccl(const struct gpu_shared *shared);
 
+/* gpu_seat.c: before anything of this process uses CUDA. */
+void gpu_prepare(void);
+
 /* gpu_yard.c: in a process of its own, so that ranks may be forked later. */
 bool gpu_facts_read(const struct crew *crew, bool yardsticks,
                     struct gpu_facts *facts);

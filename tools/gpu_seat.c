@@ -4,7 +4,11 @@
 #include "gpu_seat.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
+
+#include "cuda/cuda_yard.h"
+#include "gpu_bench.h"
 
 enum { THREADS_MAX = 16 };
 
@@ -15,6 +19,36 @@ bool gpu_good(const struct crew_member *me, cudaError_t error, const char *what)
 	fprintf(stderr, "%s: rank %d: %s: %s\n", me->crew->name, me->rank, what,
 	        cudaGetErrorString(error));
 	return false;
+}
+
+/*
+ * Loads what this tool will enqueue: done at the first use, it would wait for
+ * kernels on the GPU, and one of them may wait for a peer that waits for this
+ * rank.
+ */
+static bool warm_up(const struct gpu_seat *seat)
+{
+	const struct crew_member *me = seat->me;
+	void *memory = NULL;
+
+	if (!gpu_good(me, cudaMalloc(&memory, 1 << 20), "GPU memory"))
+		return false;
+	const bool good =
+		gpu_good(me, cudaMemsetAsync(memory, 1, 1 << 20, seat->stream),
+	                 "memset") &&
+		gpu_good(me,
+	                 (cudaError_t)ferry_cuda_yard_spin(1000, seat->stream),
+	                 "first kernel") &&
+		gpu_good(me, cudaStreamSynchronize(seat->stream), "waiting");
+
+	cudaFree(memory);
+	return good;
+}
+
+void gpu_prepare(void)
+{
+	/* Streams of ranks that share a GPU must not queue up together. */
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
 bool gpu_seat_open(struct gpu_seat *seat, const struct crew_member *me)
@@ -35,7 +69,7 @@ bool gpu_seat_open(struct gpu_seat *seat, const struct crew_member *me)
 	                cudaStreamCreateWithFlags(&seat->stream,
 	                                          cudaStreamNonBlocking),
 	                "making a stream") &&
-	       crew_open(me, 0, &seat->world);
+	       warm_up(seat) && crew_open(me, 0, &seat->world);
 }
 
 void gpu_seat_close(struct gpu_seat *seat)
