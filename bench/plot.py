@@ -178,12 +178,19 @@ def series(axes, points, colour):
 
 def marks(axes, peers):
     """Figures of other systems: a cross and a name each."""
-    for name, points in sorted(peers.items()):
-        for tokens, us in points:
-            x, y = axes.x(tokens), axes.y(us)
-            yield (f'<path d="M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8" '
-                   f'stroke="#333" stroke-width="1.5"/>')
-            yield text(x - 7, y + 4, name, "end", 10)
+    points = sorted((tokens, -us, name) for name, some in peers.items()
+                    for tokens, us in some)
+    last = None
+    for tokens, minus_us, name in points:
+        x, y = axes.x(tokens), axes.y(-minus_us)
+        at_left = x < LEFT + 90
+        # Names of one column, from top to bottom, keep clear of each other.
+        words_y = max(y, last[1] + 11) if last and last[0] == x else y
+        last = (x, words_y)
+        yield (f'<path d="M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8" '
+               f'stroke="#333" stroke-width="1.5"/>')
+        yield text(x + (7 if at_left else -7), words_y + 4, name,
+                   "start" if at_left else "end", 10)
 
 
 def limit(axes, name, points, taken):
