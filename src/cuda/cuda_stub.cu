@@ -53,8 +53,5 @@ extern "C" const struct ferry_cuda_dispatch_ops ferry_cuda_dispatch_lines = {
 extern "C" const struct ferry_cuda_dispatch_ops ferry_cuda_dispatch_chunks = {
 	refuse, scratch_bytes, load, launch_dispatch};
 
-extern "C" const struct ferry_cuda_combine_ops ferry_cuda_combine_lines = {
-	refuse, scratch_bytes, load, launch_combine};
-
 extern "C" const struct ferry_cuda_combine_ops ferry_cuda_combine_chunks = {
 	refuse, scratch_bytes, load, launch_combine};
