@@ -92,7 +92,7 @@ static void count_dispatch(const struct bench_case *c, const struct flow *f,
 
 		load->memory += (uint64_t)bench_tokens(c, to) * raw;
 		for (int32_t from = 0; from < c->n_ranks; from++) {
-			const size_t at = (size_t)(from * c->n_ranks + to);
+			const int32_t at = from * c->n_ranks + to;
 			const uint64_t rows = f->tokens[at] * row;
 
 			if (!token)
@@ -122,7 +122,7 @@ static void count_combine(const struct bench_case *c, const struct flow *f,
 
 		load->memory += (uint64_t)bench_tokens(c, home) * raw;
 		for (int32_t at = 0; at < c->n_ranks; at++) {
-			const size_t i = (size_t)(home * c->n_ranks + at);
+			const int32_t i = home * c->n_ranks + at;
 			const uint64_t rows =
 				(exact ? f->choices[i] : f->tokens[i]) * raw;
 

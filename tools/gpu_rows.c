@@ -148,7 +148,8 @@ static bool has_baseline(const struct gpu_bench *b, const struct bench_case *c)
 
 static uint64_t dense_bytes(const struct bench_case *c)
 {
-	const uint64_t experts = (uint64_t)(c->experts / c->n_ranks + 1);
+	const uint64_t experts =
+		(uint64_t)c->experts / (uint64_t)c->n_ranks + 1;
 
 	return experts * (uint64_t)c->tokens * (uint64_t)c->n_ranks *
 	       (uint64_t)c->hidden * 2;
