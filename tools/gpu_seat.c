@@ -79,6 +79,8 @@ void gpu_seat_close(struct gpu_seat *seat)
 		cudaFree(seat->device_memory[i].start);
 		cudaFreeHost(seat->host_memory[i].start);
 	}
+	for (int i = 0; i < seat->n_outgrown; i++)
+		cudaFreeHost(seat->outgrown[i]);
 	if (seat->stream)
 		cudaStreamDestroy(seat->stream);
 }
@@ -106,7 +108,9 @@ void *gpu_host_memory(struct gpu_seat *seat, enum gpu_array array, size_t bytes)
 	bytes = bytes ? bytes : 1;
 	if (bytes <= m->bytes)
 		return m->start;
-	cudaFreeHost(m->start);
+	bytes += bytes / 2;
+	if (m->start && seat->n_outgrown < GPU_OUTGROWN_MAX)
+		seat->outgrown[seat->n_outgrown++] = m->start;
 	*m = (struct gpu_memory){0};
 	if (!gpu_good(seat->me, cudaMallocHost(&m->start, bytes),
 	              "pinned memory"))

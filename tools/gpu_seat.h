@@ -25,6 +25,8 @@ enum gpu_array {
 	GPU_N_ARRAYS,
 };
 
+enum { GPU_OUTGROWN_MAX = 256 };
+
 struct gpu_memory {
 	void *start;
 	size_t bytes;
@@ -38,6 +40,9 @@ struct gpu_seat {
 	cudaStream_t stream;
 	struct gpu_memory device_memory[GPU_N_ARRAYS];
 	struct gpu_memory host_memory[GPU_N_ARRAYS]; /* pinned */
+	/* Outgrown, and not freed yet: that would wait for all kernels. */
+	int n_outgrown;
+	void *outgrown[GPU_OUTGROWN_MAX];
 };
 
 /* Good? Otherwise complains with CUDA's words. */
@@ -53,7 +58,10 @@ bool gpu_seat_open(struct gpu_seat *seat, const struct crew_member *me);
 /* No kernel may be waiting for a peer on this GPU: memory is freed. */
 void gpu_seat_close(struct gpu_seat *seat);
 
-/* At least `bytes`, contents undefined; NULL after a complaint. */
+/*
+ * At least `bytes`, contents undefined; NULL after a complaint. Where the GPU's
+ * memory has to grow, no kernel may be waiting for a peer.
+ */
 void *gpu_device_memory(struct gpu_seat *seat, enum gpu_array array,
                         size_t bytes);
 void *gpu_host_memory(struct gpu_seat *seat, enum gpu_array array,
