@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "cpu/kernels.h"
 #include "cuda/cuda_info.h"
+#include "cuda/cuda_link.h"
 #include "json.h"
 #include "machine.h"
 #include "opt.h"
@@ -17,6 +18,7 @@
 struct info_options {
 	bool json;
 	bool report;
+	bool measure;
 };
 
 static const struct opt options[] = {
@@ -25,6 +27,9 @@ static const struct opt options[] = {
 	{"report", 0, OPT_FLAG, offsetof(struct info_options, report), NULL,
          NULL, 0, 0, NULL,
          "add the environment variables that are set, for a bug report"},
+	{"measure", 0, OPT_FLAG, offsetof(struct info_options, measure), NULL,
+         NULL, 0, 0, NULL,
+         "measure the links between GPUs; takes half a second for each GPU"},
 	{0},
 };
 
@@ -33,6 +38,7 @@ static const struct opt_command command = {
 	.summary = "version, fabrics and why, CPU, caches, NUMA",
 	.options = options,
 	.examples = "  ferry info\n"
+		    "  ferry info --measure\n"
 		    "  ferry info --report --json > report.json\n",
 };
 
@@ -72,6 +78,56 @@ static void print_gpus(void)
 		       gpu.n_sms, (double)gpu.memory_bytes / 0x1p30, gpu.uuid);
 }
 
+/* What lies between two GPUs; measured where that is wanted and possible. */
+static void read_link(int32_t from, int32_t to, bool measure,
+                      struct ferry_cuda_link *link)
+{
+	ferry_cuda_link_get(from, to, link);
+	if (measure && link->kind != FERRY_LINK_NONE &&
+	    ferry_cuda_link_measure(from, to, link) != FERRY_OK)
+		fprintf(stderr, "ferry info: GPU %d to GPU %d: %s\n", from, to,
+		        ferry_last_error());
+}
+
+static const char *link_name(const struct ferry_cuda_link *link)
+{
+	switch (link->kind) {
+	case FERRY_LINK_NVLINK:
+		return "NVLink";
+	case FERRY_LINK_PCIE:
+		return "PCIe";
+	case FERRY_LINK_NONE:
+		break;
+	}
+	return "none";
+}
+
+static void print_link(int32_t from, int32_t to, bool measure)
+{
+	struct ferry_cuda_link link;
+
+	read_link(from, to, measure, &link);
+	printf("link      GPU %d to %d: %s", from, to, link_name(&link));
+	if (link.n_links)
+		printf(", %d links", link.n_links);
+	if (link.gb_per_s > 0)
+		printf(", stores %.0f GB/s", link.gb_per_s);
+	if (link.flag_ns > 0)
+		printf(", flag there and back %.2f us", link.flag_ns / 1e3);
+	putchar('\n');
+}
+
+static void print_links(bool measure)
+{
+	char reason[FERRY_CUDA_REASON_BYTES];
+	const int32_t n = ferry_cuda_count(reason);
+
+	for (int32_t from = 0; from < n; from++)
+		for (int32_t to = 0; to < n; to++)
+			if (from != to)
+				print_link(from, to, measure);
+}
+
 static void print_kernels(void)
 {
 	const struct ferry_kernels *table;
@@ -103,7 +159,7 @@ static void print_machine(const struct machine *m)
 		       (double)m->nodes[i].memory_bytes / 0x1p30);
 }
 
-static void print_text(bool report)
+static void print_text(const struct info_options *o)
 {
 	struct machine machine;
 	struct ferry_env env = FERRY_ENV_INIT;
@@ -113,7 +169,8 @@ static void print_text(bool report)
 	print_fabrics();
 	print_machine(&machine);
 	print_gpus();
-	if (!report)
+	print_links(o->measure);
+	if (!o->report)
 		return;
 	puts("\nenvironment");
 	for (int i = 0; ferry_env_get(i, &env); i++)
@@ -161,6 +218,39 @@ static cJSON *gpus_json(void)
 	return array;
 }
 
+static cJSON *link_json(int32_t from, int32_t to, bool measure)
+{
+	struct ferry_cuda_link link;
+	cJSON *o = cJSON_CreateObject();
+
+	read_link(from, to, measure, &link);
+	cJSON_AddNumberToObject(o, "from", from);
+	cJSON_AddNumberToObject(o, "to", to);
+	cJSON_AddStringToObject(o, "kind", link_name(&link));
+	if (link.n_links)
+		cJSON_AddNumberToObject(o, "n_links", link.n_links);
+	if (link.gb_per_s > 0)
+		cJSON_AddNumberToObject(o, "store_gb_per_s", link.gb_per_s);
+	if (link.flag_ns > 0)
+		cJSON_AddNumberToObject(o, "flag_round_trip_us",
+		                        link.flag_ns / 1e3);
+	return o;
+}
+
+static cJSON *links_json(bool measure)
+{
+	char reason[FERRY_CUDA_REASON_BYTES];
+	const int32_t n = ferry_cuda_count(reason);
+	cJSON *array = cJSON_CreateArray();
+
+	for (int32_t from = 0; from < n; from++)
+		for (int32_t to = 0; to < n; to++)
+			if (from != to)
+				cJSON_AddItemToArray(
+					array, link_json(from, to, measure));
+	return array;
+}
+
 static cJSON *kernels_json(void)
 {
 	const struct ferry_kernels *table;
@@ -171,7 +261,7 @@ static cJSON *kernels_json(void)
 	return array;
 }
 
-static int print_json(bool report)
+static int print_json(const struct info_options *o)
 {
 	cJSON *document = json_document("ferry-info-1");
 	struct build_info build;
@@ -188,10 +278,11 @@ static int print_json(bool report)
 	ferry_cuda_count(reason);
 	cJSON_AddStringToObject(document, "gpu_reason", reason);
 	cJSON_AddItemToObject(document, "gpus", gpus_json());
+	cJSON_AddItemToObject(document, "gpu_links", links_json(o->measure));
 	cJSON_AddItemToObject(document, "fabrics", fabrics_json());
 	cJSON_AddItemToObject(document, "kernels", kernels_json());
 	cJSON_AddItemToObject(document, "machine", machine_json(&machine));
-	if (report)
+	if (o->report)
 		cJSON_AddItemToObject(document, "environment", json_env(true));
 	return json_write(document, "-") ? EXIT_GOOD : EXIT_FAILED;
 }
@@ -205,7 +296,7 @@ int cmd_info(int argc, char **argv)
 	if (status != OPT_GO_ON)
 		return status;
 	if (o.json)
-		return print_json(o.report);
-	print_text(o.report);
+		return print_json(&o);
+	print_text(&o);
 	return EXIT_GOOD;
 }

@@ -66,6 +66,9 @@ struct ferry_gpu {
 __attribute__((format(printf, 3, 4))) enum ferry_status
 ferry_cuda_fail(struct ferry_ctx *ctx, cudaError_t error, const char *fmt, ...);
 
+/* Does GPU `from` do atomics on the memory of `to`? Over NVLink only. */
+bool ferry_cuda_has_atomics(int from, int to);
+
 /* What enter has to put back. */
 struct ferry_cuda_scope {
 	const struct ferry_gpu *gpu;

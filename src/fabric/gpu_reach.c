@@ -6,6 +6,7 @@
 #include <ferry/fabric.h>
 
 #include "cuda_call.h"
+#include "nvml_links.h"
 
 /* Ordinal in this process; -1: CUDA_VISIBLE_DEVICES hides it. */
 static int find(const struct ferry_gpu *gpu,
@@ -22,15 +23,26 @@ static int find(const struct ferry_gpu *gpu,
 	return -1;
 }
 
-/* Only over NVLink does the hardware do atomics of one GPU on another. */
-static bool has_nvlink(const struct ferry_gpu *gpu, int other)
+bool ferry_cuda_has_atomics(int from, int to)
 {
 	int atomics = 0;
+	const cudaError_t error = cudaDeviceGetP2PAttribute(
+		&atomics, cudaDevP2PAttrNativeAtomicSupported, from, to);
 
-	return cudaDeviceGetP2PAttribute(&atomics,
-	                                 cudaDevP2PAttrNativeAtomicSupported,
-	                                 gpu->device, other) == cudaSuccess &&
-	       atomics;
+	if (error != cudaSuccess)
+		(void)cudaGetLastError();
+	return error == cudaSuccess && atomics;
+}
+
+/*
+ * A GPU that CUDA_VISIBLE_DEVICES hides can be mapped all the same: whether it
+ * is reached shows then.
+ */
+static uint32_t reach_hidden(const struct ferry_gpu *gpu,
+                             const uint8_t uuid[FERRY_GPU_UUID_BYTES])
+{
+	return FERRY_CAP_DEVICE |
+	       (ferry_nvml_links(gpu->uuid, uuid) > 0 ? FERRY_CAP_NVLINK : 0);
 }
 
 uint32_t ferry_gpu_reach(const struct ferry_gpu *gpu,
@@ -43,9 +55,8 @@ uint32_t ferry_gpu_reach(const struct ferry_gpu *gpu,
 	reason[0] = 0;
 	if (other == gpu->device)
 		return FERRY_CAP_DEVICE | FERRY_CAP_NVLINK;
-	/* Hidden GPUs can be mapped all the same: then that is the trial. */
 	if (other < 0)
-		return FERRY_CAP_DEVICE;
+		return reach_hidden(gpu, uuid);
 	if (cudaDeviceCanAccessPeer(&can, gpu->device, other) != cudaSuccess)
 		(void)cudaGetLastError();
 	if (!can) {
@@ -56,5 +67,6 @@ uint32_t ferry_gpu_reach(const struct ferry_gpu *gpu,
 		return 0;
 	}
 	return FERRY_CAP_DEVICE |
-	       (has_nvlink(gpu, other) ? FERRY_CAP_NVLINK : 0);
+	       (ferry_cuda_has_atomics(gpu->device, other) ? FERRY_CAP_NVLINK
+	                                                   : 0);
 }

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "cuda/cuda_info.h"
+#include "cuda/cuda_link.h"
 
 static char reason[FERRY_CUDA_REASON_BYTES];
 static int32_t n_devices;
@@ -44,6 +45,32 @@ static void reach_is_mutual(void **state)
 			                 ferry_cuda_peer(j, i));
 }
 
+/* Figures of a working link, far from any machine's. */
+static void links_are_measured(void **state)
+{
+	struct ferry_cuda_link link;
+
+	(void)state;
+	for (int32_t i = 0; i < n_devices; i++)
+		for (int32_t j = 0; j < n_devices; j++) {
+			if (i == j)
+				continue;
+			ferry_cuda_link_get(i, j, &link);
+			assert_int_equal(link.kind != FERRY_LINK_NONE,
+			                 ferry_cuda_peer(i, j));
+			if (link.kind == FERRY_LINK_NONE)
+				continue;
+			assert_int_equal(ferry_cuda_link_measure(i, j, &link),
+			                 FERRY_OK);
+			printf("# %d to %d: kind %d, %d links, %.1f GB/s, "
+			       "%.0f ns\n",
+			       i, j, (int)link.kind, link.n_links,
+			       link.gb_per_s, link.flag_ns);
+			assert_true(link.gb_per_s > 1 && link.gb_per_s < 5000);
+			assert_true(link.flag_ns > 100 && link.flag_ns < 1e6);
+		}
+}
+
 static void past_the_end_is_refused(void **state)
 {
 	struct ferry_cuda_device device;
@@ -53,6 +80,10 @@ static void past_the_end_is_refused(void **state)
 	assert_false(ferry_cuda_device_get(-1, &device));
 	assert_int_equal(device.name[0], 0);
 	assert_false(ferry_cuda_peer(0, n_devices));
+	struct ferry_cuda_link link;
+
+	ferry_cuda_link_get(0, n_devices, &link);
+	assert_int_equal(link.kind, FERRY_LINK_NONE);
 }
 
 int main(void)
@@ -60,6 +91,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(devices_are_sound),
 		cmocka_unit_test(reach_is_mutual),
+		cmocka_unit_test(links_are_measured),
 		cmocka_unit_test(past_the_end_is_refused),
 	};
 

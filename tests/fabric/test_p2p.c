@@ -370,7 +370,52 @@ static void worlds_come_and_go(struct rank *rank)
 	RANKS_CHECK(left[1] + (4u << 20) > left[0]);
 }
 
+/* Each process sees its own GPU only, as ordinal 0, as some launchers do. */
+static void hidden_peers(struct rank *rank)
+{
+	const int32_t next = (rank->rank + 1) % rank->n_ranks;
+	struct ferry_world_config config;
+	struct ferry_world *world = NULL;
+	struct ferry_segment *s = NULL;
+	uint64_t differs = 0;
+	char visible[16];
+
+	snprintf(visible, sizeof(visible), "%d", p2p_gpu(rank->rank));
+	setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+	ranks_config(&config);
+	config.cuda_device = 1;
+	RANKS_OK(ferry_world_open(&config, &world));
+	ranks_defer((void (*)(void *))ferry_world_close, world);
+	RANKS_EQ(world->cuda_device, 0);
+	RANKS_EQ(world->n_gpu_ranks, gpu_ranks(rank));
+	RANKS_OK(ferry_segment_open(world, 80000, 2, &s));
+	ranks_defer((void (*)(void *))ferry_segment_close, s);
+	if (rank->rank == 0)
+		printf("# a hidden GPU: capabilities %#x\n",
+		       ferry_segment_caps(s, next));
+	CUDA_OK(p2p_store(ferry_segment_ptr(s, next), 10000, 8));
+	RANKS_OK(ferry_segment_signal(s, next, 0));
+	RANKS_OK(ferry_segment_wait(s, 0, 1));
+	CUDA_OK(p2p_compare(ferry_segment_base(s), 10000, 8, &differs));
+	RANKS_EQ(differs, 10000);
+	RANKS_OK(
+		ferry_segment_put(s, next, 0, ferry_segment_base(s), 80000, 1));
+	RANKS_OK(ferry_segment_wait(s, 1, 1));
+	RANKS_OK(ferry_world_barrier(world));
+}
+
 static uint64_t seed;
+
+static void test_hidden_peers(void **state)
+{
+	struct ranks how = p2p_ranks(2);
+
+	(void)state;
+	how.no_world = true;
+	if (how.kind == RANKS_THREADS)
+		skip(); /* threads see the same devices */
+	ranks_run(&how, hidden_peers);
+}
 
 static void test_worlds_come_and_go(void **state)
 {
@@ -412,6 +457,7 @@ TEST(nothing_is_left, 2)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_hidden_peers),
 		cmocka_unit_test(test_worlds_come_and_go),
 		cmocka_unit_test(test_knows_its_device),
 		cmocka_unit_test(test_capabilities),

@@ -5,6 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "../fabric/nvml_links.h"
 #include "cuda_info.h"
 
 int32_t ferry_cuda_count(char reason[FERRY_CUDA_REASON_BYTES])
@@ -30,29 +31,17 @@ int32_t ferry_cuda_count(char reason[FERRY_CUDA_REASON_BYTES])
 	return n;
 }
 
-static void print_uuid(char text[41], const cudaUUID_t *uuid)
-{
-	char *p = text + snprintf(text, 41, "GPU");
-
-	for (int i = 0; i < 16; i++) {
-		const bool dash =
-			i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
-
-		p += snprintf(p, (size_t)(text + 41 - p), "%s%02x",
-		              dash ? "-" : "",
-		              (unsigned)(unsigned char)uuid->bytes[i]);
-	}
-}
-
 bool ferry_cuda_device_get(int32_t i, struct ferry_cuda_device *device)
 {
+	uint8_t uuid[FERRY_GPU_UUID_BYTES];
 	struct cudaDeviceProp p;
 
 	memset(device, 0, sizeof(*device));
 	if (cudaGetDeviceProperties(&p, i) != cudaSuccess)
 		return false;
 	snprintf(device->name, sizeof(device->name), "%s", p.name);
-	print_uuid(device->uuid, &p.uuid);
+	memcpy(uuid, p.uuid.bytes, sizeof(uuid));
+	ferry_gpu_uuid_text(uuid, device->uuid);
 	snprintf(device->pci, sizeof(device->pci), "%04x:%02x:%02x.0",
 	         (unsigned)p.pciDomainID & 0xffff, (unsigned)p.pciBusID & 0xff,
 	         (unsigned)p.pciDeviceID & 0xff);
