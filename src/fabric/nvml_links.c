@@ -21,7 +21,7 @@ struct nvml_pci {
 struct nvml_device; /* opaque */
 
 struct nvml {
-	void *library;
+	void *module;
 	int (*init)(void);
 	int (*shutdown)(void);
 	int (*by_uuid)(const char *uuid, struct nvml_device **device);
@@ -51,7 +51,7 @@ void ferry_gpu_uuid_text(const uint8_t uuid[FERRY_GPU_UUID_BYTES],
 
 static bool find(const struct nvml *nvml, const char *name, void *slot)
 {
-	void *function = dlsym(nvml->library, name);
+	void *function = dlsym(nvml->module, name);
 
 	memcpy(slot, &function, sizeof(function));
 	return function != NULL;
@@ -59,8 +59,8 @@ static bool find(const struct nvml *nvml, const char *name, void *slot)
 
 static bool load(struct nvml *nvml)
 {
-	nvml->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-	return nvml->library && find(nvml, "nvmlInit_v2", &nvml->init) &&
+	nvml->module = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+	return nvml->module && find(nvml, "nvmlInit_v2", &nvml->init) &&
 	       find(nvml, "nvmlShutdown", &nvml->shutdown) &&
 	       find(nvml, "nvmlDeviceGetHandleByUUID", &nvml->by_uuid) &&
 	       find(nvml, "nvmlDeviceGetPciInfo_v3", &nvml->pci) &&
@@ -122,7 +122,7 @@ int32_t ferry_nvml_links(const uint8_t from[FERRY_GPU_UUID_BYTES],
 		n = ask(&nvml, from, to);
 		nvml.shutdown();
 	}
-	if (nvml.library)
-		dlclose(nvml.library);
+	if (nvml.module)
+		dlclose(nvml.module);
 	return n;
 }
