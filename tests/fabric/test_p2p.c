@@ -278,17 +278,6 @@ static void device_stays(struct rank *rank)
 	CUDA_OK(cudaPeekAtLastError());
 }
 
-static size_t free_bytes(struct rank *rank)
-{
-	size_t left = 0, total;
-
-	RANKS_OK(ferry_world_barrier(rank->world));
-	CUDA_OK(cudaSetDevice(p2p_gpu(rank->rank)));
-	CUDA_OK(cudaMemGetInfo(&left, &total));
-	RANKS_OK(ferry_world_barrier(rank->world));
-	return left;
-}
-
 static void open_and_close(struct rank *rank, int times)
 {
 	for (int i = 0; i < times; i++) {
@@ -300,6 +289,110 @@ static void open_and_close(struct rank *rank, int times)
 		RANKS_OK(ferry_segment_wait(s, 1, 1));
 		ferry_segment_close(s);
 	}
+}
+
+/* Since *ns, which becomes now. */
+static double ms_since(uint64_t *ns)
+{
+	const uint64_t now = ferry_now_ns();
+	const double ms = (double)(now - *ns) / 1e6;
+
+	*ns = now;
+	return ms;
+}
+
+/*
+ * While a kernel runs, segments open, take puts and close: none of it waits
+ * for the kernel, which may itself wait for what this rank does next.
+ */
+static void beside_a_kernel(struct rank *rank)
+{
+	enum { WORDS = 1 << 16, KERNEL_US = 1000000 };
+	struct ferry_segment *s = NULL;
+	uint64_t *own = NULL, *rounds = NULL;
+	double ms[3];
+
+	CUDA_OK(cudaSetDevice(p2p_gpu(rank->rank)));
+	CUDA_OK(cudaMalloc((void **)&own, WORDS * 8));
+	CUDA_OK(cudaHostAlloc((void **)&rounds, 8, cudaHostAllocMapped));
+	open_and_close(rank, 1);
+	CUDA_OK(p2p_store_for(own, WORDS, KERNEL_US, rounds));
+	uint64_t begin = ferry_now_ns();
+
+	RANKS_OK(ferry_segment_open(rank->world, 10000000, 1, &s));
+	ms[0] = ms_since(&begin);
+	RANKS_OK(ferry_segment_put(s, (rank->rank + 1) % rank->n_ranks, 0,
+	                           ferry_segment_base(s), 9000, 0));
+	RANKS_OK(ferry_segment_wait(s, 0, 1));
+	ms[1] = ms_since(&begin);
+	ferry_segment_close(s);
+	ms[2] = ms_since(&begin);
+	const cudaError_t error = cudaStreamQuery(cudaStreamPerThread);
+
+	CUDA_OK(p2p_sync());
+	printf("# rank %d, %s: beside a kernel open %.1f, put %.2f, close %.1f "
+	       "ms\n",
+	       rank->rank, rank->kind == RANKS_THREADS ? "thread" : "process",
+	       ms[0], ms[1], ms[2]);
+	RANKS_EQ(error, cudaErrorNotReady);
+	CUDA_OK(cudaFree(own));
+	CUDA_OK(cudaFreeHost(rounds));
+}
+
+static double seconds_of_puts(struct ferry_segment *s, int32_t peer,
+                              size_t bytes, int times)
+{
+	const uint64_t begin = ferry_now_ns();
+
+	for (int i = 0; i < times; i++)
+		RANKS_OK(ferry_segment_put(s, peer, 0, ferry_segment_base(s),
+		                           bytes, 0));
+	RANKS_OK(ferry_segment_flush(s));
+	return (double)(ferry_now_ns() - begin) / 1e9;
+}
+
+/* Figures for docs/fabric.md: rank 0 puts to the last rank. */
+static void put_rates(struct rank *rank)
+{
+	enum { BIG = 64 << 20, TIMES = 20, TURNS = 200 };
+	const int32_t last = rank->n_ranks - 1;
+	struct ferry_segment *s = open_segment(rank, BIG, 2);
+	const int32_t other = last - rank->rank;
+
+	if (rank->rank == 0) {
+		seconds_of_puts(s, last, BIG, 1);
+		printf("# puts of 64 MiB: %.1f GB/s\n",
+		       (double)BIG * TIMES /
+		               seconds_of_puts(s, last, BIG, TIMES) / 1e9);
+	}
+	RANKS_OK(ferry_world_barrier(rank->world));
+	const uint64_t begin = ferry_now_ns();
+
+	for (uint64_t i = 1; i <= TURNS; i++) {
+		if (rank->rank == 0)
+			RANKS_OK(ferry_segment_put(
+				s, other, 0, ferry_segment_base(s), 8, 1));
+		RANKS_OK(ferry_segment_wait(s, 1, i));
+		if (rank->rank == last)
+			RANKS_OK(ferry_segment_put(
+				s, other, 0, ferry_segment_base(s), 8, 1));
+	}
+	if (rank->rank == 0)
+		printf("# put of 8 bytes, one way: %.1f us\n",
+		       (double)(ferry_now_ns() - begin) / 1e3 / TURNS / 2);
+	RANKS_OK(ferry_segment_flush(s));
+	RANKS_OK(ferry_world_barrier(rank->world));
+}
+
+static size_t free_bytes(struct rank *rank)
+{
+	size_t left = 0, total;
+
+	RANKS_OK(ferry_world_barrier(rank->world));
+	CUDA_OK(cudaSetDevice(p2p_gpu(rank->rank)));
+	CUDA_OK(cudaMemGetInfo(&left, &total));
+	RANKS_OK(ferry_world_barrier(rank->world));
+	return left;
 }
 
 static void nothing_is_left(struct rank *rank)
@@ -452,6 +545,8 @@ TEST(puts_arrive, 1, 2, 4, 8)
 TEST(puts_are_ordered, 1, 2)
 TEST(puts_are_refused, 2)
 TEST(device_stays, 2)
+TEST(beside_a_kernel, 2)
+TEST(put_rates, 2)
 TEST(nothing_is_left, 2)
 
 int main(int argc, char **argv)
@@ -467,6 +562,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_puts_are_ordered),
 		cmocka_unit_test(test_puts_are_refused),
 		cmocka_unit_test(test_device_stays),
+		cmocka_unit_test(test_beside_a_kernel),
+		cmocka_unit_test(test_put_rates),
 		cmocka_unit_test(test_nothing_is_left),
 	};
 	const int skip = p2p_begin(argc, argv);

@@ -268,7 +268,7 @@ static void closes_first(struct rank *rank)
 {
 	struct ferry_segment *s = NULL;
 
-	RANKS_OK(ferry_segment_open(rank->world, 100, 2, &s));
+	RANKS_OK(ferry_segment_open(rank->world, 4096, 2, &s));
 	if (rank->rank == 0) {
 		ferry_segment_close(s);
 		RANKS_OK(ferry_world_barrier(rank->world));
@@ -279,7 +279,8 @@ static void closes_first(struct rank *rank)
 
 	RANKS_EQ(peer[90 + rank->rank], 0);
 	peer[90 + rank->rank] = 1;
-	RANKS_OK(ferry_segment_put(s, 0, 0, ferry_segment_base(s), 90, 1));
+	RANKS_OK(ferry_segment_put(s, 0, 1000 * (size_t)rank->rank,
+	                           ferry_segment_base(s), 90, 1));
 	RANKS_OK(ferry_segment_flush(s));
 	ferry_segment_close(s);
 }
