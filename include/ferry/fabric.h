@@ -87,13 +87,17 @@ ferry_segment_open(struct ferry_world *world, size_t bytes, uint32_t n_signals,
  */
 FERRY_API void ferry_segment_close(struct ferry_segment *segment);
 
-/** This rank's own memory, page aligned; it lives as long as the segment. */
+/**
+ * This rank's own memory, page aligned; it lives as long as the segment. In a
+ * CUDA world an address of its GPU.
+ */
 FERRY_API void *ferry_segment_base(struct ferry_segment *segment);
 
 /**
- * Address of a peer's memory in this process, or NULL where the peer has no
- * FERRY_CAP_LDST, or is none. The own rank is always reachable. Stores made
- * through it are published by a later signal of the same thread.
+ * Address of a peer's memory in this process, or NULL where the peer has
+ * neither FERRY_CAP_LDST nor FERRY_CAP_DEVICE, or is none. The own rank is
+ * always reachable. Stores made through it are published by a later signal of
+ * the same thread; those of a kernel, when it has ended.
  */
 FERRY_API void *ferry_segment_ptr(struct ferry_segment *segment, int32_t peer);
 
@@ -110,6 +114,8 @@ FERRY_API size_t ferry_segment_max_put(const struct ferry_segment *segment);
  * May wait for room in the fabric's own queue, never for a call of the peer.
  * The source may be read until ferry_segment_flush returns, and must lie in
  * this rank's own memory of the segment where the peer has no FERRY_CAP_LDST.
+ * In a CUDA world the copy engine copies; kernels that write the source or
+ * read what is overwritten must have ended.
  * Nothing need leave before ferry_segment_kick.
  * Errors: INVAL, RANGE (nothing was put), BROKEN, and those that end the
  * segment.
