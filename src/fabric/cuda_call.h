@@ -50,9 +50,12 @@ struct ferry_cuda_driver {
 
 struct ferry_gpu {
 	struct ferry_cuda_driver driver;
-	CUcontext context;   /* the primary one, retained */
-	CUdevice device;     /* equal to the ordinal */
-	cudaStream_t stream; /* for copies of the host */
+	CUcontext context;    /* the primary one, retained */
+	CUdevice device;      /* equal to the ordinal */
+	cudaStream_t stream;  /* for copies of the host */
+	cudaStream_t notices; /* for what is told behind them */
+	cudaEvent_t copied;
+	pthread_mutex_t lock; /* of the three together */
 	int32_t compute;
 	uint8_t uuid[FERRY_GPU_UUID_BYTES];
 };

@@ -100,9 +100,8 @@ void ferry_gpu_free(const struct ferry_gpu *gpu,
  * must not call CUDA. All copies of a GPU's struct are done in their order.
  * Returns when the copy is queued.
  */
-enum ferry_status ferry_gpu_copy(struct ferry_ctx *ctx,
-                                 const struct ferry_gpu *gpu, void *to,
-                                 const void *from, size_t bytes,
+enum ferry_status ferry_gpu_copy(struct ferry_ctx *ctx, struct ferry_gpu *gpu,
+                                 void *to, const void *from, size_t bytes,
                                  void (*done)(void *arg), void *arg);
 /* Has the GPU failed, so that what was queued will never be done? */
 bool ferry_gpu_failed(const struct ferry_gpu *gpu);

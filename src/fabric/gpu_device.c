@@ -136,24 +136,52 @@ static enum ferry_status check(struct ferry_ctx *ctx, struct ferry_gpu *gpu)
 	return FERRY_OK;
 }
 
-/* Of the least priority: whoever has a kernel is in a greater hurry. */
-static enum ferry_status start_stream(struct ferry_ctx *ctx,
-                                      struct ferry_gpu *gpu)
+static cudaError_t make_streams(struct ferry_gpu *gpu)
 {
-	struct ferry_cuda_scope scope;
 	int least = 0, greatest = 0;
-	cudaError_t error;
+	cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
 
-	FERRY_TRY(ferry_cuda_enter(ctx, gpu, &scope));
-	error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
 	if (error == cudaSuccess)
 		error = cudaStreamCreateWithPriority(
 			&gpu->stream, cudaStreamNonBlocking, least);
+	if (error == cudaSuccess)
+		error = cudaStreamCreateWithPriority(
+			&gpu->notices, cudaStreamNonBlocking, least);
+	if (error == cudaSuccess)
+		error = cudaEventCreateWithFlags(&gpu->copied,
+		                                 cudaEventDisableTiming);
+	return error;
+}
+
+/* Of the least priority: whoever has a kernel is in a greater hurry. */
+static enum ferry_status start_streams(struct ferry_ctx *ctx,
+                                       struct ferry_gpu *gpu)
+{
+	struct ferry_cuda_scope scope;
+
+	FERRY_TRY(ferry_cuda_enter(ctx, gpu, &scope));
+	const cudaError_t error = make_streams(gpu);
+
 	ferry_cuda_leave(&scope);
 	if (error == cudaSuccess)
 		return FERRY_OK;
-	return ferry_cuda_fail(ctx, error, "world_open: a stream of GPU %d",
+	return ferry_cuda_fail(ctx, error, "world_open: streams of GPU %d",
 	                       gpu->device);
+}
+
+static void stop_streams(struct ferry_gpu *gpu)
+{
+	struct ferry_cuda_scope scope;
+
+	if (ferry_cuda_enter(NULL, gpu, &scope) != FERRY_OK)
+		return;
+	if (gpu->copied)
+		(void)cudaEventDestroy(gpu->copied);
+	if (gpu->notices)
+		(void)cudaStreamDestroy(gpu->notices);
+	if (gpu->stream)
+		(void)cudaStreamDestroy(gpu->stream);
+	ferry_cuda_leave(&scope);
 }
 
 static enum ferry_status start(struct ferry_ctx *ctx, struct ferry_gpu *gpu)
@@ -171,7 +199,7 @@ static enum ferry_status start(struct ferry_ctx *ctx, struct ferry_gpu *gpu)
 		return ferry_cuda_fail(ctx, (cudaError_t)result,
 		                       "world_open: GPU %d", gpu->device);
 	memcpy(gpu->uuid, uuid.bytes, sizeof(gpu->uuid));
-	return start_stream(ctx, gpu);
+	return start_streams(ctx, gpu);
 }
 
 enum ferry_status ferry_gpu_open(struct ferry_ctx *ctx, int32_t cuda_device,
@@ -187,6 +215,7 @@ enum ferry_status ferry_gpu_open(struct ferry_ctx *ctx, int32_t cuda_device,
 		return ferry_fail(ctx, FERRY_NOMEM,
 		                  "world_open: state of a GPU");
 	g->device = ordinal;
+	pthread_mutex_init(&g->lock, NULL);
 	status = start(ctx, g);
 	if (status != FERRY_OK) {
 		ferry_gpu_close(g);
@@ -198,16 +227,13 @@ enum ferry_status ferry_gpu_open(struct ferry_ctx *ctx, int32_t cuda_device,
 
 void ferry_gpu_close(struct ferry_gpu *gpu)
 {
-	struct ferry_cuda_scope scope;
-
 	if (!gpu)
 		return;
-	if (gpu->stream && ferry_cuda_enter(NULL, gpu, &scope) == FERRY_OK) {
-		(void)cudaStreamDestroy(gpu->stream);
-		ferry_cuda_leave(&scope);
-	}
-	if (gpu->context)
+	if (gpu->context) {
+		stop_streams(gpu);
 		(void)gpu->driver.DevicePrimaryCtxRelease(gpu->device);
+	}
+	pthread_mutex_destroy(&gpu->lock);
 	free(gpu);
 }
 

@@ -124,9 +124,8 @@ void ferry_gpu_free(const struct ferry_gpu *gpu,
 	(void)memory;
 }
 
-enum ferry_status ferry_gpu_copy(struct ferry_ctx *ctx,
-                                 const struct ferry_gpu *gpu, void *to,
-                                 const void *from, size_t bytes,
+enum ferry_status ferry_gpu_copy(struct ferry_ctx *ctx, struct ferry_gpu *gpu,
+                                 void *to, const void *from, size_t bytes,
                                  void (*done)(void *arg), void *arg)
 {
 	(void)gpu;

@@ -24,7 +24,7 @@ struct entry {
 };
 
 struct ferry_p2p_queue {
-	const struct ferry_gpu *gpu;
+	struct ferry_gpu *gpu;
 	uint32_t n_under_way;
 	pthread_mutex_t lock; /* of what follows */
 	pthread_cond_t room;
@@ -33,7 +33,7 @@ struct ferry_p2p_queue {
 };
 
 enum ferry_status ferry_p2p_queue_new(struct ferry_ctx *ctx,
-                                      const struct ferry_gpu *gpu,
+                                      struct ferry_gpu *gpu,
                                       struct ferry_p2p_queue **queue)
 {
 	struct ferry_p2p_queue *q = calloc(1, sizeof(*q));
@@ -99,24 +99,32 @@ static void arrived(void *arg)
 	give_back(entry);
 }
 
-static struct entry *take(struct ferry_p2p_queue *queue, uint64_t deadline_ns)
+/* NULL: there is none within LOOK_NS. */
+static struct entry *try_take(struct ferry_p2p_queue *queue)
 {
 	struct entry *entry;
 
 	pthread_mutex_lock(&queue->lock);
-	while (!queue->free) {
-		const uint64_t now = ferry_now_ns();
-
-		if (now >= deadline_ns || ferry_gpu_failed(queue->gpu))
-			break;
-		ferry_cond_wait(&queue->room, &queue->lock, now + LOOK_NS);
-	}
+	if (!queue->free)
+		ferry_cond_wait(&queue->room, &queue->lock,
+		                ferry_now_ns() + LOOK_NS);
 	entry = queue->free;
 	if (entry) {
 		queue->free = entry->next;
 		add_seq_u32(&queue->n_under_way, 1);
 	}
 	pthread_mutex_unlock(&queue->lock);
+	return entry;
+}
+
+/* The lock is free while the GPU is asked: what has arrived needs it. */
+static struct entry *take(struct ferry_p2p_queue *queue, uint64_t deadline_ns)
+{
+	struct entry *entry = try_take(queue);
+
+	while (!entry && ferry_now_ns() < deadline_ns &&
+	       !ferry_gpu_failed(queue->gpu))
+		entry = try_take(queue);
 	return entry;
 }
 

@@ -21,7 +21,7 @@ struct ferry_p2p_put {
 };
 
 enum ferry_status ferry_p2p_queue_new(struct ferry_ctx *ctx,
-                                      const struct ferry_gpu *gpu,
+                                      struct ferry_gpu *gpu,
                                       struct ferry_p2p_queue **queue);
 /*
  * Waits until nothing is under way, at most until deadline_ns. False: it still
