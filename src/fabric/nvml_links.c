@@ -37,15 +37,14 @@ struct nvml {
 void ferry_gpu_uuid_text(const uint8_t uuid[FERRY_GPU_UUID_BYTES],
                          char text[FERRY_GPU_UUID_TEXT])
 {
-	char *const end = text + FERRY_GPU_UUID_TEXT;
-	char *p = text + snprintf(text, FERRY_GPU_UUID_TEXT, "GPU");
+	size_t n = (size_t)snprintf(text, FERRY_GPU_UUID_TEXT, "GPU");
 
 	for (int i = 0; i < FERRY_GPU_UUID_BYTES; i++) {
 		const bool dash =
 			i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
 
-		p += snprintf(p, (size_t)(end - p), "%s%02x", dash ? "-" : "",
-		              uuid[i]);
+		n += (size_t)snprintf(text + n, FERRY_GPU_UUID_TEXT - n,
+		                      "%s%02x", dash ? "-" : "", uuid[i]);
 	}
 }
 
