@@ -4,7 +4,7 @@
  * each says that it is complete: unlike a query of an event that disturbs no
  * capture, and it needs neither a thread of our own nor further calls. It has
  * a stream of its own, so that the next copy does not wait for it: copies of
- * 64 MiB run at 197 to 266 GB/s with both on one stream (2 H200, 2026-11).
+ * 64 MiB run at 370 GB/s so, at 197 to 266 on one stream (2 H200, 2026-11).
  */
 #include "cuda_call.h"
 

@@ -5,9 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <cuda_runtime_api.h>
+
 #include "gpus.h"
 
 int32_t p2p_n_gpus;
+uint64_t p2p_seed;
 static enum ranks_kind kind;
 
 int32_t p2p_gpu(int32_t rank)
@@ -42,4 +45,38 @@ struct ranks p2p_ranks(int32_t n_ranks)
 		.open_timeout_ms = 30000,
 		.limit_ms = 60000,
 	};
+}
+
+void p2p_run(int32_t n_ranks, ranks_body *body)
+{
+	struct ranks how = p2p_ranks(n_ranks);
+
+	how.arg = &p2p_seed;
+	ranks_run(&how, body);
+}
+
+void p2p_cuda_ok(int error, const char *what)
+{
+	if (error)
+		RANKS_FAIL("%s: %s", what,
+		           cudaGetErrorName((cudaError_t)error));
+}
+
+struct ferry_segment *p2p_open(struct rank *rank, size_t bytes,
+                               uint32_t n_signals)
+{
+	struct ferry_segment *segment = NULL;
+
+	RANKS_OK(ferry_segment_open(rank->world, bytes, n_signals, &segment));
+	ranks_defer((void (*)(void *))ferry_segment_close, segment);
+	return segment;
+}
+
+int32_t p2p_gpu_ranks(const struct rank *rank)
+{
+	int32_t n = 0;
+
+	for (int32_t r = 0; r < rank->n_ranks; r++)
+		n += p2p_gpu(r) == p2p_gpu(rank->rank);
+	return n;
 }

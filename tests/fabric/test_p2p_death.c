@@ -25,24 +25,10 @@ enum {
 	ROUNDS = 20,
 };
 
-static void cuda_ok(int error, const char *what)
-{
-	if (error)
-		RANKS_FAIL("%s: %s", what,
-		           cudaGetErrorName((cudaError_t)error));
-}
-
-#define CUDA_OK(call) cuda_ok((int)(call), #call)
-
 static struct ferry_segment *open_segment(struct rank *rank)
 {
-	struct ferry_segment *segment = NULL;
-
 	CUDA_OK(cudaSetDevice(p2p_gpu(rank->rank)));
-	RANKS_OK(ferry_segment_open(
-		rank->world, (size_t)rank->n_ranks * WORDS * 8, 2, &segment));
-	ranks_defer((void (*)(void *))ferry_segment_close, segment);
-	return segment;
+	return p2p_open(rank, (size_t)rank->n_ranks * WORDS * 8, 2);
 }
 
 /* Where rank `from` stores in the window of `owner`. */
