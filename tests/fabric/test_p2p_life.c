@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -18,6 +20,7 @@
 #include <cuda_runtime_api.h>
 
 #include "core/clock.h"
+#include "fabric/cuda_call.h"
 #include "fabric/world.h"
 #include "p2p_kernels.h"
 #include "p2p_ranks.h"
@@ -326,6 +329,56 @@ static void test_hidden_peers(void **state)
 	run_without(hidden_peers);
 }
 
+/* Time of making the GPU current and putting it back, as calls do. */
+static void scopes_cost_little(struct rank *rank)
+{
+	enum { TIMES = 20000 };
+	struct ferry_cuda_scope scope;
+	const uint64_t begin = ferry_now_ns();
+
+	for (int i = 0; i < TIMES; i++) {
+		RANKS_OK(ferry_cuda_enter(NULL, rank->world->gpu, &scope));
+		ferry_cuda_leave(&scope);
+	}
+	const double ns = (double)(ferry_now_ns() - begin) / TIMES;
+
+	printf("# enter and leave: %.0f ns\n", ns);
+	RANKS_CHECK(ns < 20000);
+}
+
+P2P_TEST(scopes_cost_little, 1)
+
+/* 0: the child of a process that has used CUDA was told so. */
+static int open_in_child(void)
+{
+	struct ferry_world_config config = FERRY_WORLD_CONFIG_INIT;
+	struct ferry_world *world = NULL;
+
+	alarm(20);
+	config.device = FERRY_DEVICE_CUDA;
+	if (ferry_world_open(&config, &world) != FERRY_UNSUPPORTED)
+		return 1;
+	if (strstr(ferry_last_error(), "was it used before a fork?"))
+		return 0;
+	fprintf(stderr, "%s\n", ferry_last_error());
+	return 2;
+}
+
+static void test_after_fork(void **state)
+{
+	int status = -1;
+
+	(void)state;
+	if (p2p_ranks(1).kind == RANKS_PROCESSES)
+		skip(); /* here the parent has not used CUDA */
+	const pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(open_in_child());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -337,6 +390,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_bad_ordinal),
 		cmocka_unit_test(test_beside_a_kernel),
 		cmocka_unit_test(test_nothing_is_left),
+		cmocka_unit_test(test_scopes_cost_little),
+		cmocka_unit_test(test_after_fork),
 	};
 	const int skip_all = p2p_begin(argc, argv);
 
