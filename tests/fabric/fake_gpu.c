@@ -53,6 +53,7 @@ struct ferry_gpu_memory {
 
 int32_t fake_gpu_memories;
 uint32_t fake_gpu_fails;
+uint32_t fake_gpu_stuck;
 
 int32_t ferry_gpu_sighted(char reason[FERRY_GPU_REASON_BYTES])
 {
@@ -83,6 +84,8 @@ static void *run(void *arg)
 	struct job *job;
 
 	while ((job = next_job(c))) {
+		while (load_seq_u32(&fake_gpu_stuck))
+			usleep(NEXT_US);
 		if ((uintptr_t)job / 16 % 4 == 0)
 			usleep(NEXT_US);
 		if (job->bytes)
@@ -311,5 +314,5 @@ enum ferry_status ferry_gpu_copy(struct ferry_ctx *ctx, struct ferry_gpu *gpu,
 bool ferry_gpu_failed(const struct ferry_gpu *gpu)
 {
 	(void)gpu;
-	return false;
+	return load_seq_u32(&fake_gpu_stuck) == 2;
 }

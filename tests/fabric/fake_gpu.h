@@ -13,4 +13,7 @@ extern int32_t fake_gpu_memories;
 /* 1: from here on every map and share fails. */
 extern uint32_t fake_gpu_fails;
 
+/* 1: copies wait; 2: the GPU says that it has failed, too. */
+extern uint32_t fake_gpu_stuck;
+
 #endif

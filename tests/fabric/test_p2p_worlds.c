@@ -8,12 +8,14 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include <ferry/fabric.h>
 
+#include "core/clock.h"
 #include "core/order.h"
 #include "fabric/world.h"
 #include "fake_gpu.h"
@@ -300,6 +302,55 @@ static void test_closes_first(void **state)
 	assert_int_equal(fake_gpu_memories, 0);
 }
 
+static double seconds_since(uint64_t ns)
+{
+	return (double)(ferry_now_ns() - ns) / 1e9;
+}
+
+/*
+ * A copy that never ends: flush gives up in time, and so does close, which
+ * leaves the memory alone as long as something may be copied there.
+ */
+static int use_stuck(uint32_t how)
+{
+	struct ferry_world_config config = FERRY_WORLD_CONFIG_INIT;
+	struct ferry_world *world = NULL;
+	struct ferry_segment *s = NULL;
+	const uint64_t begin = ferry_now_ns();
+
+	config.device = FERRY_DEVICE_CUDA;
+	config.timeout_ms = 500;
+	if (ferry_world_open(&config, &world) ||
+	    ferry_segment_open(world, 64, 1, &s))
+		return 1;
+	store_seq_u32(&fake_gpu_stuck, how);
+	if (ferry_segment_put(s, 0, 0, ferry_segment_base(s), 8, 0) ||
+	    ferry_segment_flush(s) != FERRY_TIMEOUT || seconds_since(begin) > 2)
+		return 2;
+	ferry_segment_close(s);
+	if (seconds_since(begin) > 5 || fake_gpu_memories != (how == 1))
+		return 3;
+	if (how == 1) /* what comes late finds all that it needs */
+		store_seq_u32(&fake_gpu_stuck, 0);
+	usleep(20000);
+	return 0;
+}
+
+static void test_copies_that_never_end(void **state)
+{
+	(void)state;
+	fflush(NULL);
+	for (uint32_t how = 1; how <= 2; how++) {
+		int status = -1;
+		const pid_t pid = fork();
+
+		if (pid == 0)
+			_exit(use_stuck(how));
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -311,6 +362,7 @@ int main(void)
 		cmocka_unit_test(test_capabilities),
 		cmocka_unit_test(test_half_opened),
 		cmocka_unit_test(test_closes_first),
+		cmocka_unit_test(test_copies_that_never_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

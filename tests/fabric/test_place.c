@@ -51,12 +51,32 @@ static void test_equal_sets_count_once(void **state)
 	                 ferry_place_host_cores(own, 1, 0));
 }
 
+static void test_gpus_are_shared(void **state)
+{
+	const struct ferry_place on_gpus[5] = {
+		{.host_id = 1, .device = FERRY_DEVICE_CUDA, .gpu = {1}},
+		{.host_id = 1, .device = FERRY_DEVICE_CUDA, .gpu = {2}},
+		{.host_id = 1, .device = FERRY_DEVICE_CUDA, .gpu = {1}},
+		{.host_id = 2, .device = FERRY_DEVICE_CUDA, .gpu = {1}},
+		{.host_id = 1, .device = FERRY_DEVICE_CPU},
+	};
+
+	(void)state;
+	assert_int_equal(ferry_place_gpu_ranks(on_gpus, 5, 0), 2);
+	assert_int_equal(ferry_place_gpu_ranks(on_gpus, 5, 1), 1);
+	assert_int_equal(ferry_place_gpu_ranks(on_gpus, 5, 2), 2);
+	assert_int_equal(ferry_place_gpu_ranks(on_gpus, 5, 3), 1);
+	assert_int_equal(ferry_place_gpu_ranks(on_gpus, 5, 4), 0);
+	assert_int_equal(ferry_place_gpu_ranks(on_gpus, 1, 0), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_hosts),
 		cmocka_unit_test(test_sets_of_cpus_add_up),
 		cmocka_unit_test(test_equal_sets_count_once),
+		cmocka_unit_test(test_gpus_are_shared),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
