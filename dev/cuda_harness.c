@@ -128,7 +128,8 @@ static void make_op(struct harness *h, int32_t rank, int32_t slot,
 {
 	harness_on(h, rank);
 	CU(ferry_cuda_op_create(&h->op[rank][slot], &h->channel[rank],
-	                        scratch_bytes(h, rank), first_epoch));
+	                        scratch_bytes(h, rank), first_epoch,
+	                        h->stream[rank]));
 }
 
 static void load_kernels(struct harness *h)
@@ -280,7 +281,7 @@ void harness_close(struct harness *h)
 			drop_op(h, r, &h->ops[r][s]);
 		harness_on(h, r);
 		for (int32_t s = 0; s < h->shape[r].n_slots; s++)
-			ferry_cuda_op_destroy(&h->op[r][s]);
+			ferry_cuda_op_destroy(&h->op[r][s], h->stream[r]);
 		CU(cudaStreamDestroy(h->stream[r]));
 		CU(cudaFreeHost(h->host[r]));
 		ferry_shape_destroy(&h->shape[r]);

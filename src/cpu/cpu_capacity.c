@@ -3,7 +3,6 @@
  * Room for what arrives. Every rank computes every rank's need, which the
  * tables tell, so that all fail at the same dispatch and name the same rank.
  */
-#include <inttypes.h>
 #include <string.h>
 
 #include "../core/bits.h"
@@ -60,18 +59,10 @@ enum ferry_status ferry_cpu_capacity_check(struct ferry_moe *moe,
 
 		if (need <= room)
 			continue;
-		struct ferry_verdict v = {
-			.status = FERRY_OVERFLOW,
-			.root = r,
-			.token = -1,
-			.choice = -1,
-			.value = need,
-		};
-		return ferry_cpu_break(
-			moe, op, &v,
-			"dispatch: %" PRId64 " rows arrive%s on rank "
-			"%d, max_recv_rows is %" PRId64,
-			need, padded ? " for one expert slot" : "", r, room);
+		struct ferry_blame blame;
+
+		ferry_blame_room(&blame, shape, r, need);
+		return ferry_cpu_break(moe, op, &blame);
 	}
 	return FERRY_OK;
 }

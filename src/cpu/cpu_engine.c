@@ -155,10 +155,8 @@ static void close_op(struct cpu_op *op)
 	free(op->is_quantized);
 }
 
-static void close_cpu(struct ferry_engine *e)
+static bool close_cpu(struct ferry_engine *e)
 {
-	if (!e)
-		return;
 	for (int32_t i = 0; e->ops && i < e->n_ops; i++)
 		close_op(&e->ops[i]);
 	free(e->peers);
@@ -173,6 +171,7 @@ static void close_cpu(struct ferry_engine *e)
 	free(e->slot_rows);
 	free(e->part);
 	free(e);
+	return true;
 }
 
 static enum ferry_status open_ops(struct ferry_engine *e,
@@ -263,8 +262,34 @@ static enum ferry_status combine_cpu(struct ferry_moe *moe, int32_t slot,
 	return ferry_cpu_combine_recv(moe, slot, out, stream);
 }
 
+/* The one path of a CPU is in the shape already. */
+static enum ferry_status settle(struct ferry_ctx *ctx,
+                                struct ferry_shape *shape)
+{
+	(void)ctx;
+	(void)shape;
+	return FERRY_OK;
+}
+
+static void clear(struct ferry_moe *moe, const struct ferry_dispatch_out *out,
+                  struct CUstream_st *stream)
+{
+	const size_t n_slots = (size_t)moe->shape.own_expert_slots;
+
+	(void)stream;
+	if (out->counts)
+		memset(out->counts, 0, n_slots * sizeof(*out->counts));
+	if (out->offsets)
+		memset(out->offsets, 0, (n_slots + 1) * sizeof(*out->offsets));
+	if (out->n_rows)
+		*out->n_rows = 0;
+	if (out->n_dropped)
+		*out->n_dropped = 0;
+}
+
 const struct ferry_engine_ops ferry_engine_cpu = {
 	.name = "cpu",
+	.settle = settle,
 	.query = query,
 	.open = open_cpu,
 	.close = close_cpu,
@@ -274,4 +299,5 @@ const struct ferry_engine_ops ferry_engine_cpu = {
 	.combine_recv = ferry_cpu_combine_recv,
 	.dispatch = dispatch_cpu,
 	.combine = combine_cpu,
+	.clear = clear,
 };

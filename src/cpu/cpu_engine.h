@@ -8,6 +8,7 @@
 #ifndef FERRY_CPU_ENGINE_H
 #define FERRY_CPU_ENGINE_H
 
+#include "../proto/blame.h"
 #include "../proto/channel.h"
 #include "kernels.h"
 
@@ -171,9 +172,9 @@ struct cpu_row ferry_cpu_token_row(const struct ferry_moe *moe,
 void ferry_cpu_ranks_of(const struct ferry_shape *shape, const int32_t *slots,
                         int32_t topk, struct cpu_ranks *ranks);
 
-/* Records a failure that this engine found first, and breaks the channel. */
-__attribute__((format(printf, 4, 5))) enum ferry_status
-ferry_cpu_break(struct ferry_moe *moe, const struct cpu_op *op,
-                struct ferry_verdict *verdict, const char *fmt, ...);
+/* A failure that this engine found in the tables breaks the channel. */
+enum ferry_status ferry_cpu_break(struct ferry_moe *moe,
+                                  const struct cpu_op *op,
+                                  struct ferry_blame *blame);
 
 #endif

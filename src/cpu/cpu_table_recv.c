@@ -4,28 +4,17 @@
  * Every rank has the same tables and looks at them in the same order, so all
  * refuse the same thing and name the same rank.
  */
-#include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
-
 #include "cpu_flow.h"
 
 enum ferry_status ferry_cpu_break(struct ferry_moe *moe,
                                   const struct cpu_op *op,
-                                  struct ferry_verdict *verdict,
-                                  const char *fmt, ...)
+                                  struct ferry_blame *blame)
 {
-	char text[sizeof(((struct ferry_error *)0)->text)];
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
-	va_end(args);
-	verdict->reporter = moe->shape.rank;
-	verdict->phase = FERRY_PHASE_DISPATCH_RECV;
-	verdict->slot = op->slot;
-	verdict->epoch = op->number;
-	return ferry_segment_break(moe->segment, verdict, text);
+	blame->verdict.reporter = moe->shape.rank;
+	blame->verdict.phase = FERRY_PHASE_DISPATCH_RECV;
+	blame->verdict.slot = op->slot;
+	blame->verdict.epoch = op->number;
+	return ferry_segment_break(moe->segment, &blame->verdict, blame->text);
 }
 
 static uint32_t table_signal(const struct ferry_moe *moe,
@@ -62,54 +51,15 @@ void ferry_cpu_tables_done(struct ferry_moe *moe, const struct cpu_op *op)
 			ferry_cpu_table_puts(moe);
 }
 
-static struct ferry_verdict verdict_on(enum ferry_status status, int32_t rank,
-                                       int64_t value)
+static enum ferry_status refuse_form(struct ferry_moe *moe,
+                                     const struct cpu_op *op, int32_t rank,
+                                     enum ferry_table_field field,
+                                     int64_t value)
 {
-	return (struct ferry_verdict){
-		.status = status,
-		.root = rank,
-		.token = -1,
-		.choice = -1,
-		.value = value,
-	};
-}
+	struct ferry_blame blame;
 
-/* What the sender itself found wrong with its batch. */
-static enum ferry_status refuse_mark(struct ferry_moe *moe,
-                                     const struct cpu_op *op, int32_t rank)
-{
-	const struct ferry_table *t = cpu_table_of(moe, op, rank);
-	struct ferry_verdict v = verdict_on((enum ferry_status)t->mark_status,
-	                                    rank, t->mark_value);
-
-	v.token = t->mark_token;
-	v.choice = t->mark_choice;
-	if (t->mark_token < 0)
-		return ferry_cpu_break(moe, op, &v,
-		                       "dispatch: n_tokens is %" PRId64
-		                       ", allowed are 0..%d (rank %d)",
-		                       t->mark_value, t->mark_limit - 1, rank);
-	return ferry_cpu_break(moe, op, &v,
-	                       "dispatch: topk_ids[%d][%d] is %" PRId64
-	                       ", %s are 0..%d (rank %d)",
-	                       t->mark_token, t->mark_choice, t->mark_value,
-	                       t->mark_limit == moe->shape.n_experts
-	                               ? "experts"
-	                               : "expert slots",
-	                       t->mark_limit - 1, rank);
-}
-
-static enum ferry_status refuse_malformed(struct ferry_moe *moe,
-                                          const struct cpu_op *op, int32_t rank,
-                                          const char *what, int64_t value)
-{
-	struct ferry_verdict v = verdict_on(FERRY_PROTO, rank, value);
-
-	return ferry_cpu_break(
-		moe, op, &v,
-		"dispatch: the table of rank %d is malformed: %s is "
-		"%" PRId64,
-		rank, what, value);
+	ferry_blame_form(&blame, rank, field, value);
+	return ferry_cpu_break(moe, op, &blame);
 }
 
 /* Whatever comes from a peer is looked at before it is used as an index. */
@@ -120,22 +70,23 @@ static enum ferry_status check_form(struct ferry_moe *moe,
 	const struct ferry_table *t = cpu_table_of(moe, op, rank);
 
 	if (t->epoch != op->epoch)
-		return refuse_malformed(moe, op, rank, "its epoch",
-		                        (int64_t)t->epoch);
+		return refuse_form(moe, op, rank, FERRY_TABLE_EPOCH,
+		                   (int64_t)t->epoch);
 	if (t->n_tokens < 0 || t->n_tokens > shape->max_tokens)
-		return refuse_malformed(moe, op, rank, "n_tokens", t->n_tokens);
+		return refuse_form(moe, op, rank, FERRY_TABLE_N_TOKENS,
+		                   t->n_tokens);
 	if (t->topk < 1 || t->topk > shape->topk)
-		return refuse_malformed(moe, op, rank, "topk", t->topk);
+		return refuse_form(moe, op, rank, FERRY_TABLE_TOPK, t->topk);
 	if (t->has_weights && !shape->send_weights)
-		return refuse_malformed(moe, op, rank, "has_weights", 1);
+		return refuse_form(moe, op, rank, FERRY_TABLE_HAS_WEIGHTS, 1);
 	const int32_t *slots = ferry_table_slots_const(t);
 	const size_t n = (size_t)t->n_tokens * (size_t)t->topk;
 
 	for (size_t i = 0; i < n; i++)
 		if (slots[i] < FERRY_NO_SLOT ||
 		    slots[i] >= shape->n_expert_slots)
-			return refuse_malformed(moe, op, rank, "an expert slot",
-			                        slots[i]);
+			return refuse_form(moe, op, rank, FERRY_TABLE_SLOT,
+			                   slots[i]);
 	return FERRY_OK;
 }
 
@@ -144,27 +95,23 @@ static enum ferry_status refuse_unequal(struct ferry_moe *moe,
                                         const char *what, const int32_t rank[2],
                                         const int64_t value[2])
 {
-	struct ferry_verdict v = verdict_on(FERRY_MISMATCH, rank[0], value[0]);
+	struct ferry_blame blame;
 
-	return ferry_cpu_break(moe, op, &v,
-	                       "dispatch: %s is %" PRId64
-	                       " on rank %d, %" PRId64 " on rank %d",
-	                       what, value[0], rank[0], value[1], rank[1]);
+	ferry_blame_unequal(&blame, what, rank, value);
+	return ferry_cpu_break(moe, op, &blame);
 }
 
 static enum ferry_status refuse_placement(struct ferry_moe *moe,
                                           const struct cpu_op *op, int32_t rank,
                                           int32_t other)
 {
-	const uint64_t hash = cpu_table_of(moe, op, rank)->placement_hash;
-	const uint64_t expected = cpu_table_of(moe, op, other)->placement_hash;
-	struct ferry_verdict v =
-		verdict_on(FERRY_MISMATCH, rank, (int64_t)hash);
+	struct ferry_blame blame;
 
-	return ferry_cpu_break(moe, op, &v,
-	                       "dispatch: placement has hash %016" PRIx64
-	                       " on rank %d, %016" PRIx64 " on rank %d",
-	                       hash, rank, expected, other);
+	ferry_blame_placement(
+		&blame, (int32_t[]){rank, other},
+		(uint64_t[]){cpu_table_of(moe, op, rank)->placement_hash,
+	                     cpu_table_of(moe, op, other)->placement_hash});
+	return ferry_cpu_break(moe, op, &blame);
 }
 
 /* All ranks: one hidden size. */
@@ -217,22 +164,25 @@ static enum ferry_status check_mates(struct ferry_moe *moe,
 		                      (int64_t[]){t->topk, expected->topk});
 	if (t->content_hash == expected->content_hash)
 		return FERRY_OK;
-	struct ferry_verdict v = verdict_on(FERRY_MISMATCH, rank, first);
+	struct ferry_blame blame;
 
-	return ferry_cpu_break(
-		moe, op, &v,
-		"dispatch: ids or weights of rank %d differ from "
-		"those of rank %d, which is in its group",
-		rank, first);
+	ferry_blame_mate(&blame, ranks);
+	return ferry_cpu_break(moe, op, &blame);
 }
 
 /* Marks come first: a marked table has no content to compare. */
 static enum ferry_status check_marks(struct ferry_moe *moe,
                                      const struct cpu_op *op)
 {
-	for (int32_t r = 0; r < moe->shape.n_ranks; r++)
-		if (cpu_table_of(moe, op, r)->mark_status)
-			return refuse_mark(moe, op, r);
+	for (int32_t r = 0; r < moe->shape.n_ranks; r++) {
+		const struct ferry_table *t = cpu_table_of(moe, op, r);
+		struct ferry_blame blame;
+
+		if (!t->mark_status)
+			continue;
+		ferry_blame_mark(&blame, &moe->shape, r, t);
+		return ferry_cpu_break(moe, op, &blame);
+	}
 	return FERRY_OK;
 }
 

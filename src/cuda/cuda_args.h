@@ -85,10 +85,11 @@ struct ferry_cuda_host {
 	uint32_t pad[15]; /* the device writes below, the host above */
 	struct ferry_cuda_record record; /* what this rank's device knows */
 	/*
-	 * A kernel has waited for this long (ms steps) for that rank; not a
-	 * failure. The watcher looks whether the rank has closed.
+	 * A kernel has been waiting for some ms: rank + 1 (0: none), phase <<
+	 * 8, slot << 16. Not a failure: the watcher looks whether the rank has
+	 * gone, and sets it to 0, to see whether it is said again.
 	 */
-	uint32_t waiting_peer; /* rank + 1, 0: none */
+	uint32_t waiting;
 	uint32_t pad2[15];
 };
 

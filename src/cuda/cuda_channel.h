@@ -24,15 +24,20 @@ void ferry_cuda_channel_fill(struct ferry_cuda_channel *channel,
 size_t ferry_cuda_op_bytes(const struct ferry_cuda_channel *channel,
                            size_t scratch_bytes);
 
+struct CUstream_st;
+
 /*
- * Allocates it on the current device, zeroed and synchronised; the slot's
- * first dispatch has the epoch first_epoch. A CUDA error, 0: none.
+ * Allocates it on the current device, zeroed and ready; the slot's first
+ * dispatch has the epoch first_epoch. stream: any, with little to do. A CUDA
+ * error, 0: none.
  */
 int ferry_cuda_op_create(struct ferry_cuda_op *op,
                          const struct ferry_cuda_channel *channel,
-                         size_t scratch_bytes, uint64_t first_epoch);
-/* No kernel may be using it. */
-void ferry_cuda_op_destroy(struct ferry_cuda_op *op);
+                         size_t scratch_bytes, uint64_t first_epoch,
+                         struct CUstream_st *stream);
+/* Behind what runs on the stream; no other kernel may be using it. */
+void ferry_cuda_op_destroy(struct ferry_cuda_op *op,
+                           struct CUstream_st *stream);
 
 /* As it lies in memory from `base` on; returns the bytes. For the two above. */
 size_t ferry_cuda_op_lay_out(struct ferry_cuda_op *op,

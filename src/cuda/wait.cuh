@@ -148,7 +148,10 @@ static __device__ __noinline__ bool wait_look_far(struct wait *w, int32_t peer)
 	if (!w->begin_ns)
 		w->begin_ns = now;
 	if (now - w->begin_ns > WAIT_TELL_NS)
-		store_release_sys(&ch->host->waiting_peer, (uint32_t)peer + 1);
+		store_release_sys(&ch->host->waiting,
+		                  ((uint32_t)peer + 1) |
+		                          (uint32_t)w->phase << 8 |
+		                          (uint32_t)w->slot << 16);
 	if (now - w->begin_ns <= ch->timeout_ns)
 		return true;
 	const struct ferry_cuda_record r =

@@ -105,7 +105,16 @@ struct ferry_segment {
 	uint64_t poisoned_ns; /* when a verdict was first seen, 0: never */
 	bool *here;           /* [n_ranks] whose verdict is here */
 	struct ferry_verdict verdict;
-	struct ferry_error error;   /* verdict as the public record */
+	struct ferry_error error; /* verdict as the public record */
+	/*
+	 * What the segment's user has found that fails it, for instance on a
+	 * GPU: asked for by every check, and before this rank says that it
+	 * knows of nothing. True when there is something. Set under
+	 * world->lock; NULL: nobody to ask.
+	 */
+	bool (*witness)(void *arg, struct ferry_verdict *verdict, char *text,
+	                size_t bytes);
+	void *witness_arg;
 	struct ferry_segment *next; /* in world->segments */
 };
 

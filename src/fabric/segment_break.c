@@ -98,6 +98,19 @@ static const struct ferry_verdict nothing = {
 	.flags = FERRY_VERDICT_ASKED,
 };
 
+/* Has a failure been told, here or elsewhere? What is found here is told. */
+static bool has_failed(struct ferry_segment *segment)
+{
+	char text[sizeof(segment->error.text)];
+	struct ferry_verdict mine;
+
+	if (!segment->witness || load_relaxed_u32(&segment->told) ||
+	    !segment->witness(segment->witness_arg, &mine, text, sizeof(text)))
+		return ferry_segment_poisoned(segment);
+	ferry_segment_tell(segment, &mine, text[0] ? text : NULL);
+	return true;
+}
+
 /* Whose verdict was decided for elsewhere, -1: nobody has decided. */
 static int32_t decided_elsewhere(const struct ferry_segment *segment)
 {
@@ -195,7 +208,7 @@ bool ferry_segment_decide(struct ferry_segment *segment)
 
 	if (load_acquire_u32(&segment->broken))
 		return true;
-	if (!died && !ferry_segment_poisoned(segment))
+	if (!died && !has_failed(segment))
 		return false;
 	ferry_segment_tell(segment, &nothing, NULL);
 	pthread_mutex_lock(&segment->lock);
@@ -264,7 +277,7 @@ enum ferry_status ferry_segment_check(struct ferry_segment *segment)
 {
 	if (load_acquire_u32(&segment->broken))
 		return ferry_segment_broken(segment);
-	if (!ferry_segment_poisoned(segment))
+	if (!has_failed(segment))
 		return FERRY_OK;
 	return ferry_segment_break(segment, &nothing, NULL);
 }

@@ -15,6 +15,12 @@ struct place {
 	const char *call;
 };
 
+/* Pointers are the device's: none is looked at here. */
+static bool is_cuda(const struct ferry_moe *moe)
+{
+	return moe->shape.device == FERRY_DEVICE_CUDA;
+}
+
 static struct ferry_ctx *ctx_of(const struct place *at)
 {
 	return &at->moe->world->ctx;
@@ -71,7 +77,7 @@ enum ferry_status ferry_check_slot(const struct ferry_moe *moe,
 		return ferry_fail(NULL, FERRY_INVAL, "%s: moe is NULL", call);
 	const struct place at = {moe, call};
 
-	if (stream)
+	if (stream && !is_cuda(moe))
 		return refuse(&at, "stream",
 		              "is not NULL: the CPU engine has no streams");
 	return in_range(&at, "slot", slot, 0, moe->shape.n_slots - 1);
@@ -82,7 +88,9 @@ static enum ferry_status take_sizes(const struct place *at,
 {
 	const struct ferry_shape *shape = &at->moe->shape;
 
-	if (in->n_tokens_ptr) /* a bad one becomes a mark, as on a device */
+	if (in->n_tokens_ptr && is_cuda(at->moe))
+		in->n_tokens = -1; /* only the device knows */
+	else if (in->n_tokens_ptr) /* a bad one becomes a mark, as there */
 		in->n_tokens = *in->n_tokens_ptr;
 	else
 		FERRY_TRY(in_range(at, "n_tokens", in->n_tokens, 0,
@@ -95,6 +103,13 @@ static enum ferry_status take_sizes(const struct place *at,
 	return in_range(at, "topk", in->topk, 1, shape->topk);
 }
 
+/* Is it certain that this batch is empty, or bad on a CPU? */
+static bool has_no_rows(const struct place *at,
+                        const struct ferry_dispatch_in *in)
+{
+	return is_cuda(at->moe) ? in->n_tokens == 0 : in->n_tokens <= 0;
+}
+
 static enum ferry_status check_rows_in(const struct place *at,
                                        struct ferry_dispatch_in *in)
 {
@@ -102,7 +117,7 @@ static enum ferry_status check_rows_in(const struct place *at,
 	const size_t row_bytes =
 		(size_t)in->hidden * ferry_dtype_bytes(shape->in_dtype);
 
-	if (!in->x && in->n_tokens > 0)
+	if (!in->x && !has_no_rows(at, in))
 		return refuse(at, "x", "is NULL");
 	FERRY_TRY(take_stride(at, "x_stride", &in->x_stride, row_bytes));
 	if (shape->quantize || shape->scale_type == FERRY_SCALE_NONE) {
@@ -115,7 +130,7 @@ static enum ferry_status check_rows_in(const struct place *at,
 			                        "has scale_type NONE");
 		return FERRY_OK;
 	}
-	if (!in->scales && in->n_tokens > 0)
+	if (!in->scales && !has_no_rows(at, in))
 		return refuse(at, "scales", "is NULL: the channel has scales");
 	return take_stride(at, "scales_stride", &in->scales_stride,
 	                   ferry_shape_scale_bytes(shape, in->hidden));
@@ -129,7 +144,7 @@ static enum ferry_status check_routing(const struct place *at,
 	const size_t id_bytes = in->id_type == FERRY_ID_INT64 ? sizeof(int64_t)
 	                                                      : sizeof(int32_t);
 
-	if (!in->topk_ids && in->n_tokens > 0)
+	if (!in->topk_ids && !has_no_rows(at, in))
 		return refuse(at, "topk_ids", "is NULL");
 	FERRY_TRY(take_stride(at, "ids_stride", &in->ids_stride,
 	                      (size_t)in->topk * id_bytes));
@@ -167,7 +182,7 @@ static enum ferry_status check_placement(const struct place *at,
 
 	if (in->id_kind == FERRY_ID_SLOT)
 		return FERRY_OK;
-	if (!p && !at->moe->identity && in->n_tokens > 0)
+	if (!p && !at->moe->identity && !has_no_rows(at, in))
 		return ferry_fail(
 			ctx_of(at), FERRY_INVAL,
 			"%s: placement is NULL, but %d experts do not "
@@ -295,6 +310,22 @@ static enum ferry_status check_layout_out(const struct place *at,
 	return FERRY_OK;
 }
 
+/*
+ * An array of rows that the host cannot see the number of. A CPU finds out
+ * whether there are any, and refuses NULL then.
+ */
+static enum ferry_status check_unseen(const struct place *at, const char *field,
+                                      const void *array)
+{
+	const struct ferry_shape *shape = &at->moe->shape;
+
+	if (array || !is_cuda(at->moe) || shape->own_expert_slots == 0)
+		return FERRY_OK;
+	return refuse(
+		at, field,
+		"is NULL: allowed on a GPU where the rank has no expert slots");
+}
+
 enum ferry_status ferry_check_dispatch_out(const struct ferry_moe *moe,
                                            const char *call, int32_t hidden,
                                            struct ferry_dispatch_out *own)
@@ -303,6 +334,8 @@ enum ferry_status ferry_check_dispatch_out(const struct ferry_moe *moe,
 	const struct ferry_shape *shape = &moe->shape;
 
 	FERRY_TRY(check_layout_out(&at, own));
+	if (shape->layout != FERRY_TOKEN)
+		FERRY_TRY(check_unseen(&at, "rows", own->rows));
 	FERRY_TRY(
 		take_stride(&at, "row_stride", &own->row_stride,
 	                    (size_t)hidden * ferry_dtype_bytes(shape->dtype)));
@@ -340,6 +373,7 @@ enum ferry_status ferry_check_combine_in(const struct ferry_moe *moe,
 		return refuse(&at, "layout",
 		              "is FROM_PRESUMMED, which needs a channel with "
 		              "layout TOKEN");
+	FERRY_TRY(check_unseen(&at, "y", own->y));
 	return take_stride(&at, "y_stride", &own->y_stride,
 	                   (size_t)hidden *
 	                           ferry_dtype_bytes(shape->combine_dtype));
@@ -358,7 +392,7 @@ enum ferry_status ferry_check_combine_out(const struct ferry_moe *moe,
 
 	FERRY_TRY(ferry_sized_copy(own, sizeof(*own), out,
 	                           name_struct(name, call, "out")));
-	if (!own->out && slot->n_tokens > 0)
+	if (!own->out && slot->n_tokens != 0)
 		return refuse(&at, "out", "is NULL");
 	FERRY_TRY(take_stride(&at, "out_stride", &own->out_stride, row_bytes));
 	return take_stride(&at, "residual_stride", &own->residual_stride,

@@ -28,8 +28,10 @@ static enum ferry_status take_config(struct ferry_moe *m,
 		                  "the world's, %d",
 		                  own->n_ranks, m->world->n_ranks);
 	own->device = m->world->device;
-	return ferry_shape_init(&m->shape, own, m->world->n_ranks,
-	                        m->world->rank);
+	m->path_asked = own->path != FERRY_PATH_AUTO;
+	FERRY_TRY(ferry_shape_init(&m->shape, own, m->world->n_ranks,
+	                           m->world->rank));
+	return m->ops->settle(ctx, &m->shape);
 }
 
 /* Expert e in slot e, for callers without a placement. */
@@ -67,7 +69,7 @@ static enum ferry_status prepare(struct ferry_moe *m,
 {
 	struct ferry_moe_config own;
 
-	m->ops = &ferry_engine_cpu;
+	m->ops = ferry_engine_of(m->world->device);
 	m->stats = (struct ferry_moe_stats)FERRY_MOE_STATS_INIT;
 	FERRY_TRY(take_config(m, config, &own));
 	FERRY_TRY(make_identity(m, &own));
@@ -76,51 +78,108 @@ static enum ferry_status prepare(struct ferry_moe *m,
 	    sizeof(m->first_epoch))
 		return ferry_fail_errno(&m->world->ctx, FERRY_SYS, errno,
 		                        "moe_open: getrandom");
+	/* On a GPU an epoch is never 0, which is what nobody has written. */
+	if (m->shape.device == FERRY_DEVICE_CUDA)
+		m->first_epoch |= UINT64_C(1) << 63;
 	return FERRY_OK;
 }
 
 static enum ferry_status open_segment(struct ferry_moe *m)
 {
+	const bool cuda = m->shape.device == FERRY_DEVICE_CUDA;
+
 	FERRY_TRY(ferry_window_init(&m->window, &m->shape, m->staged));
+	/* Kernels have their flags in the window, and need no counters. */
 	return ferry_segment_open(m->world, m->window.bytes,
-	                          ferry_window_n_signals(&m->shape),
+	                          cuda ? 1 : ferry_window_n_signals(&m->shape),
 	                          &m->segment);
 }
 
-/* Does any rank reach any other by put only? All must lay out alike. */
-static enum ferry_status agree_staged(struct ferry_moe *m, uint64_t deadline)
+/* Do stores reach all peers? Otherwise the window needs a stage. */
+static bool is_direct(const struct ferry_moe *m)
+{
+	for (int32_t r = 0; r < m->shape.n_ranks; r++)
+		if (!(ferry_segment_caps(m->segment, r) & FERRY_CAP_LDST))
+			return false;
+	return true;
+}
+
+/* Can lines go to all peers? Without that there is no engine, or chunks. */
+static enum ferry_status look_at_gpus(struct ferry_moe *m, uint8_t *otherwise)
+{
+	const bool lines = m->shape.path == FERRY_PATH_LINES;
+
+	for (int32_t r = 0; r < m->shape.n_ranks; r++) {
+		const uint32_t caps = ferry_segment_caps(m->segment, r);
+
+		if (!(caps & FERRY_CAP_DEVICE))
+			return ferry_fail(&m->world->ctx, FERRY_UNSUPPORTED,
+			                  "moe_open: the GPU of rank %d cannot "
+			                  "load and store the memory of rank "
+			                  "%d",
+			                  m->shape.rank, r);
+		if (!lines || caps & FERRY_CAP_NVLINK)
+			continue;
+		if (m->path_asked)
+			return ferry_fail(&m->world->ctx, FERRY_UNSUPPORTED,
+			                  "moe_open: path is LINES, but ranks "
+			                  "%d and %d share no GPU and have no "
+			                  "NVLink: allowed are CHUNKS and AUTO",
+			                  m->shape.rank, r);
+		*otherwise = 1;
+	}
+	return FERRY_OK;
+}
+
+/* Must the window be laid out otherwise, as this rank reaches its peers? */
+static enum ferry_status look_at_peers(struct ferry_moe *m, uint8_t *otherwise)
+{
+	*otherwise = 0;
+	if (m->shape.device == FERRY_DEVICE_CUDA)
+		return look_at_gpus(m, otherwise);
+	*otherwise = !is_direct(m);
+	return FERRY_OK;
+}
+
+/* All ranks must lay out alike: what one needs, all do. */
+static enum ferry_status agree_layout(struct ferry_moe *m, uint64_t deadline,
+                                      bool *otherwise)
 {
 	const int32_t n_ranks = m->shape.n_ranks;
 	uint8_t *all = calloc((size_t)n_ranks, 1);
-	enum ferry_status status = FERRY_OK;
 	uint8_t own = 0;
+	enum ferry_status status = look_at_peers(m, &own);
 
-	if (!all)
+	if (!all && status == FERRY_OK)
 		status = ferry_fail(&m->world->ctx, FERRY_NOMEM,
 		                    "moe_open: answers of %d ranks", n_ranks);
-	for (int32_t r = 0; r < n_ranks; r++)
-		if (!(ferry_segment_caps(m->segment, r) & FERRY_CAP_LDST))
-			own = 1;
 	status = ferry_agree(m->world->boot, status, &own, all, sizeof(own),
 	                     deadline);
 	for (int32_t r = 0; status == FERRY_OK && r < n_ranks; r++)
-		m->staged = m->staged || all[r];
+		*otherwise = *otherwise || all[r];
 	free(all);
 	return status;
 }
 
 /*
  * Only an open segment tells how its peers are reached. Where some are not
- * reached by stores, the window needs a stage, and is made again.
+ * reached by stores the window needs a stage, where some GPUs have no NVLink
+ * it cannot have lines; then it is made again.
  */
 static enum ferry_status open_window(struct ferry_moe *m, uint64_t deadline)
 {
+	bool otherwise = false;
+
 	FERRY_TRY(open_segment(m));
-	FERRY_TRY(agree_staged(m, deadline));
-	if (!m->staged)
+	FERRY_TRY(agree_layout(m, deadline, &otherwise));
+	if (!otherwise)
 		return FERRY_OK;
 	ferry_segment_close(m->segment);
 	m->segment = NULL;
+	if (m->shape.device == FERRY_DEVICE_CUDA)
+		m->shape.path = FERRY_PATH_CHUNKS;
+	else
+		m->staged = true;
 	return open_segment(m);
 }
 
@@ -164,8 +223,8 @@ void ferry_moe_close(struct ferry_moe *moe)
 {
 	if (!moe)
 		return;
-	if (moe->engine)
-		moe->ops->close(moe->engine);
+	if (moe->engine && !moe->ops->close(moe->engine))
+		return; /* all of it stays: a kernel may still be at it */
 	ferry_segment_close(moe->segment);
 	ferry_placement_destroy(moe->identity);
 	ferry_shape_destroy(&moe->shape);

@@ -116,22 +116,6 @@ static void start_operation(struct ferry_slot *slot,
 	slot->state = FERRY_SLOT_DISPATCH_SENT;
 }
 
-/* What follows a failed dispatch must find nothing to do. */
-static void clear_dispatch(const struct ferry_moe *moe,
-                           const struct ferry_dispatch_out *out)
-{
-	const size_t n_slots = (size_t)moe->shape.own_expert_slots;
-
-	if (out->counts)
-		memset(out->counts, 0, n_slots * sizeof(*out->counts));
-	if (out->offsets)
-		memset(out->offsets, 0, (n_slots + 1) * sizeof(*out->offsets));
-	if (out->n_rows)
-		*out->n_rows = 0;
-	if (out->n_dropped)
-		*out->n_dropped = 0;
-}
-
 /* Slot, failure, order: what every call looks at first. */
 static enum ferry_status enter(struct ferry_moe *moe, const char *call,
                                int32_t slot, enum ferry_phase phase,
@@ -154,7 +138,7 @@ enum ferry_status ferry_dispatch_send(struct ferry_moe *moe, int32_t slot,
 	start_operation(&moe->slots[slot], &own);
 	const struct run run = begin_run(moe, call, slot);
 	const enum ferry_status status =
-		moe->ops->dispatch_send(moe, slot, &own, NULL);
+		moe->ops->dispatch_send(moe, slot, &own, stream);
 
 	end_run(&run, status, FERRY_SLOT_DISPATCH_SENT);
 	return status;
@@ -163,12 +147,13 @@ enum ferry_status ferry_dispatch_send(struct ferry_moe *moe, int32_t slot,
 /* As enter, for calls with outputs that a broken channel zeroes. */
 static enum ferry_status enter_out(struct ferry_moe *moe, const char *call,
                                    int32_t slot, enum ferry_phase phase,
-                                   const struct ferry_dispatch_out *out)
+                                   const struct ferry_dispatch_out *out,
+                                   struct CUstream_st *stream)
 {
 	const enum ferry_status status = ferry_segment_check(moe->segment);
 
 	if (status) {
-		clear_dispatch(moe, out);
+		moe->ops->clear(moe, out, stream);
 		return status;
 	}
 	return check_state(moe, call, slot, phase);
@@ -183,16 +168,17 @@ enum ferry_status ferry_dispatch_recv(struct ferry_moe *moe, int32_t slot,
 
 	FERRY_TRY(ferry_check_slot(moe, call, slot, stream));
 	FERRY_TRY(ferry_take_dispatch_out(call, out, &own));
-	FERRY_TRY(enter_out(moe, call, slot, FERRY_PHASE_DISPATCH_RECV, &own));
+	FERRY_TRY(enter_out(moe, call, slot, FERRY_PHASE_DISPATCH_RECV, &own,
+	                    stream));
 	FERRY_TRY(ferry_check_dispatch_out(moe, call, moe->slots[slot].hidden,
 	                                   &own));
 	const struct run run = begin_run(moe, call, slot);
 	const enum ferry_status status =
-		moe->ops->dispatch_recv(moe, slot, &own, NULL);
+		moe->ops->dispatch_recv(moe, slot, &own, stream);
 
 	end_run(&run, status, FERRY_SLOT_DISPATCHED);
 	if (status)
-		clear_dispatch(moe, &own);
+		moe->ops->clear(moe, &own, stream);
 	return status;
 }
 
@@ -208,17 +194,17 @@ enum ferry_status ferry_dispatch(struct ferry_moe *moe, int32_t slot,
 	FERRY_TRY(ferry_check_slot(moe, call, slot, stream));
 	FERRY_TRY(ferry_take_dispatch_out(call, out, &own_out));
 	FERRY_TRY(enter_out(moe, call, slot, FERRY_PHASE_DISPATCH_SEND,
-	                    &own_out));
+	                    &own_out, stream));
 	FERRY_TRY(ferry_check_dispatch_in(moe, call, in, &own_in));
 	FERRY_TRY(ferry_check_dispatch_out(moe, call, own_in.hidden, &own_out));
 	start_operation(&moe->slots[slot], &own_in);
 	const struct run run = begin_run(moe, call, slot);
 	const enum ferry_status status =
-		moe->ops->dispatch(moe, slot, &own_in, &own_out, NULL);
+		moe->ops->dispatch(moe, slot, &own_in, &own_out, stream);
 
 	end_run(&run, status, FERRY_SLOT_DISPATCHED);
 	if (status)
-		clear_dispatch(moe, &own_out);
+		moe->ops->clear(moe, &own_out, stream);
 	return status;
 }
 
@@ -234,7 +220,7 @@ enum ferry_status ferry_combine_send(struct ferry_moe *moe, int32_t slot,
 	                                 &own));
 	const struct run run = begin_run(moe, call, slot);
 	const enum ferry_status status =
-		moe->ops->combine_send(moe, slot, &own, NULL);
+		moe->ops->combine_send(moe, slot, &own, stream);
 
 	end_run(&run, status, FERRY_SLOT_COMBINE_SENT);
 	return status;
@@ -252,7 +238,7 @@ enum ferry_status ferry_combine_recv(struct ferry_moe *moe, int32_t slot,
 	                                  &own));
 	const struct run run = begin_run(moe, call, slot);
 	const enum ferry_status status =
-		moe->ops->combine_recv(moe, slot, &own, NULL);
+		moe->ops->combine_recv(moe, slot, &own, stream);
 
 	end_run(&run, status, FERRY_SLOT_IDLE);
 	return status;
@@ -274,7 +260,7 @@ enum ferry_status ferry_combine(struct ferry_moe *moe, int32_t slot,
 	                                  &own_out));
 	const struct run run = begin_run(moe, call, slot);
 	const enum ferry_status status =
-		moe->ops->combine(moe, slot, &own_in, &own_out, NULL);
+		moe->ops->combine(moe, slot, &own_in, &own_out, stream);
 
 	end_run(&run, status, FERRY_SLOT_IDLE);
 	return status;

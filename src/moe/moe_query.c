@@ -25,7 +25,7 @@ static enum ferry_status ask(const struct ferry_shape *shape,
 	struct ferry_window window;
 
 	FERRY_TRY(ferry_window_init(&window, shape, false));
-	FERRY_TRY(ferry_engine_cpu.query(shape, &found));
+	FERRY_TRY(ferry_engine_of(shape->device)->query(shape, &found));
 	fill_need(&found, shape, &window);
 	return ferry_sized_give(need, &found, sizeof(found), "moe_query: need");
 }
@@ -39,7 +39,11 @@ enum ferry_status ferry_moe_query(const struct ferry_moe_config *config,
 	FERRY_TRY(ferry_sized_copy(&own, sizeof(own), config,
 	                           "moe_query: config"));
 	FERRY_TRY(ferry_shape_init(&shape, &own, own.n_ranks, 0));
-	const enum ferry_status status = ask(&shape, need);
+	enum ferry_status status =
+		ferry_engine_of(shape.device)->settle(NULL, &shape);
+
+	if (status == FERRY_OK)
+		status = ask(&shape, need);
 
 	ferry_shape_destroy(&shape);
 	return status;
@@ -48,6 +52,7 @@ enum ferry_status ferry_moe_query(const struct ferry_moe_config *config,
 static struct ferry_moe_view view_of(const struct ferry_moe *moe, int32_t slot)
 {
 	const struct ferry_shape *shape = &moe->shape;
+	/* Of the host or of the device: only added to. */
 	const char *rows = (const char *)ferry_segment_base(moe->segment) +
 	                   ferry_window_row(&moe->window, shape, slot, 0,
 	                                    shape->rank, 0, 0);

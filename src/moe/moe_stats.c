@@ -66,6 +66,9 @@ enum ferry_status ferry_moe_poll(const struct ferry_moe *moe,
 
 	if (!moe)
 		return ferry_fail(NULL, FERRY_INVAL, "moe_poll: moe is NULL");
+	/* Whose kernels are over is told of their failure, not soon after. */
+	if (moe->shape.device == FERRY_DEVICE_CUDA)
+		(void)ferry_segment_check(moe->segment);
 	pthread_mutex_lock(&moe->world->lock);
 	if (ferry_segment_decide(moe->segment)) {
 		ferry_segment_blame_world(moe->segment);

@@ -31,13 +31,23 @@ struct ferry_engine;
  */
 struct ferry_engine_ops {
 	const char *name; /* "cpu", "cuda" */
-	/* Heap bytes per rank and the path of a shape. No device needed. */
+	/*
+	 * Chooses what the configuration leaves open, the path, and refuses
+	 * what the engine cannot do. ctx may be NULL. No device needed.
+	 */
+	enum ferry_status (*settle)(struct ferry_ctx *ctx,
+	                            struct ferry_shape *shape);
+	/* Heap bytes per rank and the path of a settled shape. */
 	enum ferry_status (*query)(const struct ferry_shape *shape,
 	                           struct ferry_moe_need *need);
 	/* Local; the segment is open. */
 	enum ferry_status (*open)(struct ferry_moe *moe,
 	                          struct ferry_engine **engine);
-	void (*close)(struct ferry_engine *engine);
+	/*
+	 * Never hangs. False: something of it is still running on a device, so
+	 * that its memory and the segment must stay.
+	 */
+	bool (*close)(struct ferry_engine *engine);
 	enum ferry_status (*dispatch_send)(struct ferry_moe *moe, int32_t slot,
 	                                   const struct ferry_dispatch_in *in,
 	                                   struct CUstream_st *stream);
@@ -59,6 +69,10 @@ struct ferry_engine_ops {
 	                             const struct ferry_combine_in *in,
 	                             const struct ferry_combine_out *out,
 	                             struct CUstream_st *stream);
+	/* What follows a failed dispatch must find nothing to do. */
+	void (*clear)(struct ferry_moe *moe,
+	              const struct ferry_dispatch_out *out,
+	              struct CUstream_st *stream);
 };
 
 struct ferry_moe {
@@ -67,6 +81,7 @@ struct ferry_moe {
 	struct ferry_shape shape;
 	struct ferry_window window;
 	bool staged;              /* some peer is reached by put only */
+	bool path_asked;          /* by the configuration, not AUTO */
 	uint64_t first_epoch;     /* random, agreed at open */
 	struct ferry_slot *slots; /* [n_slots] */
 	const struct ferry_engine_ops *ops;
@@ -79,5 +94,13 @@ struct ferry_moe {
 };
 
 extern const struct ferry_engine_ops ferry_engine_cpu;
+extern const struct ferry_engine_ops ferry_engine_cuda;
+
+static inline const struct ferry_engine_ops *
+ferry_engine_of(enum ferry_device device)
+{
+	return device == FERRY_DEVICE_CUDA ? &ferry_engine_cuda
+	                                   : &ferry_engine_cpu;
+}
 
 #endif

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The phases: each patches the arguments of its slot and launches one kernel,
+ * in the order of the slot's phases. Nothing here allocates, locks, waits or
+ * reads memory of the GPU; pointers of the caller are passed on and never
+ * looked at.
+ */
+#include "cuda_engine.h"
+
+#include <string.h>
+
+#include "../core/bits.h"
+#include "../core/dtype.h"
+
+/* A phase on its way to a stream. */
+struct launch {
+	struct ferry_engine *e;
+	struct cuda_slot *slot;
+	int32_t index; /* of the slot */
+	enum ferry_phase phase;
+	cudaStream_t stream;
+	unsigned long long capture; /* 0: none */
+	int device;                 /* that was current, -1: the right one */
+};
+
+/* The device of the channel becomes current, where another is. */
+static cudaError_t enter_device(struct launch *l)
+{
+	const int own = l->e->moe->world->cuda_device;
+	int current;
+	cudaError_t error = cudaGetDevice(&current);
+
+	l->device = -1;
+	if (error != cudaSuccess || current == own)
+		return error;
+	error = cudaSetDevice(own);
+	if (error == cudaSuccess)
+		l->device = current;
+	return error;
+}
+
+static void leave_device(const struct launch *l)
+{
+	if (l->device >= 0)
+		(void)cudaSetDevice(l->device);
+}
+
+static struct launch begin(struct ferry_moe *moe, int32_t slot,
+                           enum ferry_phase phase, struct CUstream_st *stream,
+                           int *error)
+{
+	struct launch l = {
+		.e = moe->engine,
+		.slot = &moe->engine->slots[slot],
+		.index = slot,
+		.phase = phase,
+		.stream = stream,
+	};
+
+	*error = (int)enter_device(&l);
+	if (*error == cudaSuccess)
+		*error = ferry_cuda_order_before(&l.slot->order, stream,
+		                                 &l.capture);
+	return l;
+}
+
+/* The kernel is on its stream, or has failed to get there. */
+static enum ferry_status end(const struct launch *l, int error)
+{
+	const char *what = "launching its kernel";
+
+	if (error == cudaSuccess) {
+		error = ferry_cuda_order_after(&l->slot->order, l->stream,
+		                               l->capture);
+		what = "ordering its streams";
+	}
+	leave_device(l);
+	if (error == cudaSuccess)
+		return FERRY_OK;
+	return ferry_cuda_break(l->e, l->phase, l->index, error, what);
+}
+
+static int32_t scales_of(const struct ferry_shape *shape, int32_t hidden)
+{
+	switch (shape->scale_type) {
+	case FERRY_SCALE_FP32:
+	case FERRY_SCALE_UE8M0:
+		return (int32_t)div_up(hidden, shape->scale_block);
+	case FERRY_SCALE_BYTES:
+		return 1;
+	case FERRY_SCALE_NONE:
+		break;
+	}
+	return 0;
+}
+
+/* The placement of a batch; none where there is nothing to compare. */
+static int take_placement(const struct launch *l,
+                          const struct ferry_dispatch_in *in)
+{
+	struct ferry_cuda_placement *found = &l->slot->dispatch.placement;
+	int error = cudaSuccess;
+
+	if (in->id_kind == FERRY_ID_LOGICAL)
+		error = ferry_cuda_placement_get(l->e, in->placement,
+		                                 l->capture != 0, found);
+	else
+		memset(found, 0, sizeof(*found));
+	if (in->n_tokens == 0 && !in->placement)
+		found->hash = 0;
+	return error;
+}
+
+/* What a send leaves for its recv. */
+static int patch_send(const struct launch *l,
+                      const struct ferry_dispatch_in *in)
+{
+	const struct ferry_shape *shape = &l->e->moe->shape;
+	struct ferry_cuda_dispatch *args = &l->slot->dispatch;
+
+	args->in = *in;
+	args->row_bytes = (size_t)in->hidden * ferry_dtype_bytes(shape->dtype);
+	args->scale_row_bytes = ferry_shape_scale_bytes(shape, in->hidden);
+	args->n_scales = scales_of(shape, in->hidden);
+	memset(&args->out, 0, sizeof(args->out));
+	return take_placement(l, in);
+}
+
+static int launch_dispatch(const struct launch *l, int32_t parts)
+{
+	l->slot->dispatch.parts = parts;
+	return l->e->dispatch->launch(&l->slot->dispatch, l->e->dispatch_ctas,
+	                              l->stream);
+}
+
+static void count_batch(struct ferry_moe *moe,
+                        const struct ferry_dispatch_in *in)
+{
+	if (in->n_tokens > 0)
+		moe->stats.tokens_sent += (uint64_t)in->n_tokens;
+}
+
+enum ferry_status ferry_cuda_dispatch_send(struct ferry_moe *moe, int32_t slot,
+                                           const struct ferry_dispatch_in *in,
+                                           struct CUstream_st *stream)
+{
+	int error;
+	const struct launch l =
+		begin(moe, slot, FERRY_PHASE_DISPATCH_SEND, stream, &error);
+
+	if (error == cudaSuccess)
+		error = patch_send(&l, in);
+	if (error == cudaSuccess)
+		error = launch_dispatch(&l, FERRY_CUDA_SEND);
+	count_batch(moe, in);
+	return end(&l, error);
+}
+
+enum ferry_status ferry_cuda_dispatch_recv(struct ferry_moe *moe, int32_t slot,
+                                           const struct ferry_dispatch_out *out,
+                                           struct CUstream_st *stream)
+{
+	int error;
+	const struct launch l =
+		begin(moe, slot, FERRY_PHASE_DISPATCH_RECV, stream, &error);
+
+	l.slot->dispatch.out = *out;
+	if (error == cudaSuccess)
+		error = launch_dispatch(&l, FERRY_CUDA_RECV);
+	moe->stats.n_dispatches++;
+	return end(&l, error);
+}
+
+enum ferry_status ferry_cuda_dispatch_both(struct ferry_moe *moe, int32_t slot,
+                                           const struct ferry_dispatch_in *in,
+                                           const struct ferry_dispatch_out *out,
+                                           struct CUstream_st *stream)
+{
+	int error;
+	const struct launch l =
+		begin(moe, slot, FERRY_PHASE_DISPATCH_SEND, stream, &error);
+
+	if (error == cudaSuccess)
+		error = patch_send(&l, in);
+	l.slot->dispatch.out = *out;
+	if (error == cudaSuccess)
+		error = launch_dispatch(&l, FERRY_CUDA_SEND | FERRY_CUDA_RECV);
+	count_batch(moe, in);
+	moe->stats.n_dispatches++;
+	return end(&l, error);
+}
+
+static void patch_combine(const struct launch *l,
+                          const struct ferry_combine_in *in)
+{
+	const struct ferry_moe *moe = l->e->moe;
+	const struct ferry_slot *slot = &moe->slots[l->index];
+	struct ferry_cuda_combine *args = &l->slot->combine;
+
+	args->hidden = slot->hidden;
+	args->topk = slot->topk;
+	args->in = *in;
+	args->row_bytes = (size_t)slot->hidden *
+	                  ferry_dtype_bytes(moe->shape.combine_dtype);
+	memset(&args->out, 0, sizeof(args->out));
+}
+
+static int launch_combine(const struct launch *l, int32_t parts)
+{
+	l->slot->combine.parts = parts;
+	return l->e->combine->launch(&l->slot->combine, l->e->combine_ctas,
+	                             l->stream);
+}
+
+enum ferry_status ferry_cuda_combine_send(struct ferry_moe *moe, int32_t slot,
+                                          const struct ferry_combine_in *in,
+                                          struct CUstream_st *stream)
+{
+	int error;
+	const struct launch l =
+		begin(moe, slot, FERRY_PHASE_COMBINE_SEND, stream, &error);
+
+	patch_combine(&l, in);
+	if (error == cudaSuccess)
+		error = launch_combine(&l, FERRY_CUDA_SEND);
+	return end(&l, error);
+}
+
+enum ferry_status ferry_cuda_combine_recv(struct ferry_moe *moe, int32_t slot,
+                                          const struct ferry_combine_out *out,
+                                          struct CUstream_st *stream)
+{
+	int error;
+	const struct launch l =
+		begin(moe, slot, FERRY_PHASE_COMBINE_RECV, stream, &error);
+
+	l.slot->combine.out = *out;
+	if (error == cudaSuccess)
+		error = launch_combine(&l, FERRY_CUDA_RECV);
+	moe->stats.n_combines++;
+	return end(&l, error);
+}
+
+enum ferry_status ferry_cuda_combine_both(struct ferry_moe *moe, int32_t slot,
+                                          const struct ferry_combine_in *in,
+                                          const struct ferry_combine_out *out,
+                                          struct CUstream_st *stream)
+{
+	int error;
+	const struct launch l =
+		begin(moe, slot, FERRY_PHASE_COMBINE_SEND, stream, &error);
+
+	patch_combine(&l, in);
+	l.slot->combine.out = *out;
+	if (error == cudaSuccess)
+		error = launch_combine(&l, FERRY_CUDA_SEND | FERRY_CUDA_RECV);
+	moe->stats.n_combines++;
+	return end(&l, error);
+}
+
+/* On an arm of failure: what cannot be cleared is left. */
+static void clear(void *p, size_t bytes, cudaStream_t stream)
+{
+	if (p)
+		(void)cudaMemsetAsync(p, 0, bytes, stream);
+}
+
+void ferry_cuda_clear(struct ferry_moe *moe,
+                      const struct ferry_dispatch_out *out,
+                      struct CUstream_st *stream)
+{
+	const size_t n_slots = (size_t)moe->shape.own_expert_slots;
+	struct launch l = {.e = moe->engine, .device = -1};
+
+	if (enter_device(&l) != cudaSuccess)
+		return;
+	clear(out->counts, n_slots * sizeof(*out->counts), stream);
+	clear(out->offsets, (n_slots + 1) * sizeof(*out->offsets), stream);
+	clear(out->n_rows, sizeof(*out->n_rows), stream);
+	clear(out->n_dropped, sizeof(*out->n_dropped), stream);
+	leave_device(&l);
+}
+
+void ferry_cuda_args_prepare(struct ferry_engine *e, int32_t slot,
+                             const struct ferry_cuda_channel *channel,
+                             size_t dispatch_scratch)
+{
+	struct cuda_slot *s = &e->slots[slot];
+
+	s->dispatch.ch = *channel;
+	s->dispatch.slot = slot;
+	s->dispatch.op = s->op;
+	s->dispatch.op.scratch_bytes = dispatch_scratch;
+	s->combine.ch = *channel;
+	s->combine.slot = slot;
+	s->combine.op = s->op;
+	s->combine.op.scratch =
+		(unsigned char *)s->op.scratch + dispatch_scratch;
+	s->combine.op.scratch_bytes -= dispatch_scratch;
+}
