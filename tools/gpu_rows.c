@@ -13,7 +13,6 @@ const char *const gpu_impl_names[] = {"ferry", "nccl", "nccl-dense"};
 
 enum {
 	ROWS_MAX = 512,
-	SPLIT_SLOTS = 8, /* operations in flight where recv is taken apart */
 	REPLAY_US = 1500,
 	CHAIN_MIN = 4,
 	CHAIN_MAX = 48,
@@ -105,8 +104,6 @@ static int32_t chain_of(const struct gpu_bench *b, const struct gpu_row *row)
 		20 + gpu_floor_us(&row->bytes, BENCH_PAIR, 2e11, 2e12);
 	const int32_t n = (int32_t)(REPLAY_US / guess_us);
 
-	if (row->split_us)
-		return SPLIT_SLOTS;
 	if (asked)
 		return (int32_t)asked;
 	return n < CHAIN_MIN ? CHAIN_MIN : n > CHAIN_MAX ? CHAIN_MAX : n;
@@ -126,8 +123,6 @@ static struct gpu_row *add_row(struct gpu_bench *b, const struct bench_case *c,
 		.rounds = alloc_or_exit((size_t)b->n_rounds,
 	                                sizeof(struct bench_result)),
 	};
-	if (split_us)
-		row->shape.n_slots = SPLIT_SLOTS;
 	set_targets(row);
 	return row;
 }

@@ -26,8 +26,8 @@ bool gpu_time_phases(struct gpu_rank *rank, const struct gpu_timing *timing);
 
 /*
  * What recv adds to the stream when split_us of other work lie between it and
- * send: a chain of (send, work, recv) over the channel's slots, less one of
- * (send, work). No pair.
+ * send: from an event before recv to one behind it, less what lies between two
+ * such events with nothing in between; the mean over a chain. No pair.
  */
 bool gpu_time_split(struct gpu_rank *rank, const struct gpu_timing *timing);
 
