@@ -34,7 +34,6 @@ struct bench_case {
 	enum ferry_device device;
 	enum ferry_path path; /* CUDA; 0: auto */
 	int32_t max_sms;      /* CUDA; 0: all */
-	int32_t n_slots;      /* 0: one */
 };
 
 /* Step 0 is timed; step 1 has other data and is only checked. */

@@ -21,7 +21,6 @@ void bench_configure(const struct bench_case *c,
 	config->device = c->device;
 	config->path = c->path;
 	config->max_sms = c->max_sms;
-	config->n_slots = c->n_slots;
 	/* A token that takes an expert twice needs two of its rows. */
 	if (c->routing == BENCH_MESSY && c->layout == FERRY_EXPERT_PADDED)
 		config->max_recv_rows =

@@ -141,7 +141,7 @@ static bool replays(struct split *s, split_op *op,
 	bool good = exec || !timing->graph;
 
 	for (int32_t i = -timing->warmup; good && i < timing->iters; i++) {
-		double one;
+		double one = 0;
 
 		good = replay(s, exec, op, &one);
 		if (i >= 0)
