@@ -92,10 +92,7 @@ static enum ferry_status choose(struct ferry_ctx *ctx, int32_t cuda_device,
 	*ordinal = cuda_device - 1;
 	if (cuda_device == 0)
 		error = cudaGetDevice(ordinal);
-	if (error != cudaSuccess)
-		return ferry_cuda_fail(ctx, error,
-		                       "world_open: the current CUDA device");
-	return FERRY_OK;
+	return error == cudaSuccess ? FERRY_OK : no_gpu(ctx, error);
 }
 
 static CUresult attribute(const struct ferry_gpu *gpu, int which, int *value)

@@ -349,34 +349,35 @@ static void scopes_cost_little(struct rank *rank)
 P2P_TEST(scopes_cost_little, 1)
 
 /* 0: the child of a process that has used CUDA was told so. */
-static int open_in_child(void)
+static int open_in_child(int32_t cuda_device)
 {
 	struct ferry_world_config config = FERRY_WORLD_CONFIG_INIT;
 	struct ferry_world *world = NULL;
 
 	alarm(20);
 	config.device = FERRY_DEVICE_CUDA;
-	if (ferry_world_open(&config, &world) != FERRY_UNSUPPORTED)
-		return 1;
-	if (strstr(ferry_last_error(), "was it used before a fork?"))
+	config.cuda_device = cuda_device;
+	if (ferry_world_open(&config, &world) == FERRY_UNSUPPORTED &&
+	    strstr(ferry_last_error(), "was it used before a fork?"))
 		return 0;
 	fprintf(stderr, "%s\n", ferry_last_error());
-	return 2;
+	return 1;
 }
 
 static void test_after_fork(void **state)
 {
-	int status = -1;
-
 	(void)state;
 	if (p2p_ranks(1).kind == RANKS_PROCESSES)
 		skip(); /* here the parent has not used CUDA */
-	const pid_t pid = fork();
+	for (int32_t device = 0; device <= 1; device++) {
+		const pid_t pid = fork();
+		int status = -1;
 
-	if (pid == 0)
-		_exit(open_in_child());
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+		if (pid == 0)
+			_exit(open_in_child(device));
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+	}
 }
 
 int main(int argc, char **argv)
