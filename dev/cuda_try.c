@@ -149,6 +149,8 @@ static int check(const struct harness_kernels *kernels, int argc, char **argv)
 	const int n_cases = atoi(argv[2]);
 
 	run.combine = argc > 3;
+	if (!run.combine)
+		run.kernels.combine = NULL;
 	for (int i = 0; i < n_cases && run.n_wrong < 5; i++)
 		try_case(&run, seed + (uint64_t)i, n_ranks);
 	printf("%d ranks, seeds %llu..: %d operations, %d failed as they "

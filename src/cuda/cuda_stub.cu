@@ -50,8 +50,5 @@ static int launch_combine(const struct ferry_cuda_combine *args, int32_t ctas,
 extern "C" const struct ferry_cuda_dispatch_ops ferry_cuda_dispatch_lines = {
 	refuse, scratch_bytes, load, launch_dispatch};
 
-extern "C" const struct ferry_cuda_dispatch_ops ferry_cuda_dispatch_chunks = {
-	refuse, scratch_bytes, load, launch_dispatch};
-
 extern "C" const struct ferry_cuda_combine_ops ferry_cuda_combine_chunks = {
 	refuse, scratch_bytes, load, launch_combine};

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A team: the first or last warps of a block that do something together while
+ * the others are busy elsewhere.
+ */
+#ifndef FERRY_TEAM_CUH
+#define FERRY_TEAM_CUH
+
+#include <stdint.h>
+
+struct team {
+	int32_t warp, n_warps; /* place of this warp in it */
+	int32_t lane;
+	uint32_t barrier; /* hardware barrier, 1..15 */
+};
+
+static __device__ __forceinline__ int32_t team_threads(const struct team *t)
+{
+	return t->n_warps * 32;
+}
+
+static __device__ __forceinline__ int32_t team_thread(const struct team *t)
+{
+	return t->warp * 32 + t->lane;
+}
+
+static __device__ __forceinline__ void team_sync(const struct team *t)
+{
+	__barrier_sync_count(t->barrier, (unsigned)team_threads(t));
+}
+
+#endif
