@@ -169,6 +169,12 @@ struct ferry_cuda_channel {
 	int32_t table_lines, row_lines, back_lines;
 	int32_t row_chunk, row_chunks, back_chunk, back_chunks;
 	int32_t table_chunk, table_parts;
+	/*
+	 * 1: a kernel may be launched to start while the one in front of it
+	 * still runs (programmatic stream serialization). 0: others need the
+	 * room that it would take: they have been promised it.
+	 */
+	int32_t early;
 	/* Failures. */
 	struct ferry_cuda_local *local;
 	struct ferry_cuda_host *host; /* device address of pinned memory */

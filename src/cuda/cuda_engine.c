@@ -90,11 +90,16 @@ static int32_t ctas_of(const struct ferry_moe *moe, const struct fits *fits,
 	return ferry_cuda_plan_ctas(&room);
 }
 
+/* One kernel at a time: nothing else has to be resident beside it. */
+static bool is_alone(const struct ferry_moe *moe)
+{
+	return moe->shape.n_slots == 1 && moe->world->n_gpu_ranks == 1;
+}
+
 static enum ferry_status plan(struct ferry_engine *e, const struct fits *fits)
 {
 	const struct ferry_moe *moe = e->moe;
-	const bool alone =
-		moe->shape.n_slots == 1 && moe->world->n_gpu_ranks == 1;
+	const bool alone = is_alone(moe);
 	const int32_t least = (int32_t)min_i64(fits->dispatch.ctas_per_sm,
 	                                       fits->combine.ctas_per_sm);
 
@@ -149,6 +154,7 @@ static void fill_channel(struct ferry_engine *e,
 	ferry_cuda_channel_fill(channel, &moe->shape, &moe->window, NULL);
 	for (int32_t r = 0; r < moe->shape.n_ranks; r++)
 		channel->window[r] = ferry_segment_ptr(moe->segment, r);
+	channel->early = is_alone(moe);
 	channel->local = e->local;
 	channel->host = e->host;
 	channel->timeout_ns =
