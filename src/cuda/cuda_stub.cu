@@ -29,15 +29,6 @@ static int load(const struct ferry_cuda_channel *ch, struct ferry_cuda_fit *fit)
 	return cudaSuccess;
 }
 
-static int launch_dispatch(const struct ferry_cuda_dispatch *args, int32_t ctas,
-                           struct CUstream_st *stream)
-{
-	(void)args;
-	(void)ctas;
-	(void)stream;
-	return cudaErrorNotSupported;
-}
-
 static int launch_combine(const struct ferry_cuda_combine *args, int32_t ctas,
                           struct CUstream_st *stream)
 {
@@ -46,9 +37,6 @@ static int launch_combine(const struct ferry_cuda_combine *args, int32_t ctas,
 	(void)stream;
 	return cudaErrorNotSupported;
 }
-
-extern "C" const struct ferry_cuda_dispatch_ops ferry_cuda_dispatch_lines = {
-	refuse, scratch_bytes, load, launch_dispatch};
 
 extern "C" const struct ferry_cuda_combine_ops ferry_cuda_combine_chunks = {
 	refuse, scratch_bytes, load, launch_combine};

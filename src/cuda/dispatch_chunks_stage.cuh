@@ -50,10 +50,10 @@ static __device__ inline void load_x_lanes(const struct chunks *c,
 	                              (size_t)token * a->in.scales_stride;
 
 	if (a->ch.quantize)
-		quantize_part(stage, &image, x,
-		              a->ch.scale_type == FERRY_SCALE_UE8M0, begin,
-		              begin + p->payload + p->scales, (uint32_t)lane,
-		              32);
+		quantize_part(stage, image.row_bytes, image.scale_offset, x,
+		              a->ch.scale_type == FERRY_SCALE_UE8M0,
+		              make_uint2(begin, begin + p->payload + p->scales),
+		              (uint32_t)lane, 32);
 	else if (!f->payload_wide && p->payload)
 		fetch_bytes(stage, x + p->begin,
 		            min(p->payload, image.row_bytes - p->begin),

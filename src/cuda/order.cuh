@@ -86,6 +86,12 @@ static __device__ __forceinline__ void store_relaxed_gpu(uint64_t *p,
 	asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(v));
 }
 
+static __device__ __forceinline__ void store_relaxed_sys(uint64_t *p,
+                                                         uint64_t v)
+{
+	asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v));
+}
+
 static __device__ __forceinline__ void store_release_gpu(uint32_t *p,
                                                          uint32_t v)
 {
@@ -154,6 +160,12 @@ static __device__ __forceinline__ uint32_t cas_acq_rel_gpu(uint32_t *p,
 static __device__ __forceinline__ void fence_acq_rel_gpu(void)
 {
 	asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
+/* Orders a store before a later load of something else. */
+static __device__ __forceinline__ void fence_sc_gpu(void)
+{
+	asm volatile("fence.sc.gpu;" ::: "memory");
 }
 
 static __device__ __forceinline__ void fence_acq_rel_sys(void)

@@ -27,7 +27,7 @@ struct row_image {
 };
 
 /* scale_offset: that of the channel, or 0 for right behind the payload. */
-static __device__ __forceinline__ struct row_image
+static __host__ __device__ inline struct row_image
 row_image_of(const struct ferry_cuda_dispatch *d, size_t scale_offset)
 {
 	struct row_image image;
@@ -57,12 +57,34 @@ static __device__ __forceinline__ bool is_aligned(const void *p, uint32_t to)
 	return ((uintptr_t)p & (to - 1)) == 0;
 }
 
-/* Global to shared memory, four loads in flight. to: aligned to 16. */
-static __device__ __forceinline__ void fetch_16(unsigned char *to,
-                                                const unsigned char *from,
-                                                uint32_t n_16, uint32_t thread,
-                                                uint32_t n)
+/*
+ * Slow ways are functions of their own, so that the usual one stays short:
+ * a kernel of a few microseconds waits for its instructions, too.
+ */
+static __device__ __noinline__ void fetch_odd(unsigned char *to,
+                                              const unsigned char *from,
+                                              uint32_t bytes, uint32_t thread,
+                                              uint32_t n)
 {
+	const uint32_t words = is_aligned(from, 4) ? bytes / 4 : 0;
+
+#pragma unroll 1
+	for (uint32_t i = thread; i < words; i += n)
+		((uint32_t *)to)[i] = ((const uint32_t *)from)[i];
+#pragma unroll 1
+	for (uint32_t i = words * 4 + thread; i < bytes; i += n)
+		to[i] = from[i];
+}
+
+/* Global to shared memory, four loads in flight. to: aligned to 16. */
+static __device__ __forceinline__ void fetch_bytes(unsigned char *to,
+                                                   const unsigned char *from,
+                                                   uint32_t bytes,
+                                                   uint32_t thread, uint32_t n)
+{
+	const uint32_t n_16 = is_aligned(from, 16) ? bytes / 16 : 0;
+
+#pragma unroll 1
 	for (uint32_t i = thread; i < n_16; i += 4 * n) {
 		uint4 v[4];
 
@@ -76,41 +98,32 @@ static __device__ __forceinline__ void fetch_16(unsigned char *to,
 			if (i + j * n < n_16)
 				*(uint4 *)(to + (i + j * n) * 16) = v[j];
 	}
+	if (n_16 * 16 != bytes)
+		fetch_odd(to + n_16 * 16, from + n_16 * 16, bytes - n_16 * 16,
+		          thread, n);
 }
 
-static __device__ inline void fetch_bytes(unsigned char *to,
-                                          const unsigned char *from,
-                                          uint32_t bytes, uint32_t thread,
-                                          uint32_t n)
+static __device__ __noinline__ uint4 load_bf16_odd(const unsigned char *from,
+                                                   int32_t n)
 {
-	uint32_t done = 0;
+	uint32_t v[4] = {0, 0, 0, 0};
 
-	if (is_aligned(from, 16)) {
-		fetch_16(to, from, bytes / 16, thread, n);
-		done = bytes & ~15u;
-	} else if (is_aligned(from, 4)) {
-		for (uint32_t i = thread; i < bytes / 4; i += n)
-			((uint32_t *)to)[i] = ((const uint32_t *)from)[i];
-		done = bytes & ~3u;
-	}
-	for (uint32_t i = done + thread; i < bytes; i += n)
-		to[i] = from[i];
+#pragma unroll
+	for (int32_t i = 0; i < 8; i++)
+		if (i < n)
+			v[i / 2] |=
+				(uint32_t)(from[2 * i] | from[2 * i + 1] << 8)
+				<< (i % 2 * 16);
+	return make_uint4(v[0], v[1], v[2], v[3]);
 }
 
 /* Eight bf16 from `from` on, of which `n` exist; what does not is 0. */
 static __device__ __forceinline__ uint4 load_bf16_8(const unsigned char *from,
                                                     int32_t n)
 {
-	uint32_t v[4] = {0, 0, 0, 0};
-
 	if (n >= 8 && is_aligned(from, 16))
 		return load_once_16(from);
-	for (int32_t i = 0; i < n && i < 8; i++) {
-		const uint32_t h = from[2 * i] | from[2 * i + 1] << 8;
-
-		v[i / 2] |= h << (i % 2 * 16);
-	}
-	return make_uint4(v[0], v[1], v[2], v[3]);
+	return load_bf16_odd(from, n);
 }
 
 /* Largest magnitude of two bf16 that is not NaN, as its bits. */
@@ -144,18 +157,19 @@ static __device__ __forceinline__ uint32_t quantize_4(uint32_t a, uint32_t b,
 }
 
 /* Part of the image of a row that is quantised on its way. */
-static __device__ inline void
-quantize_part(unsigned char *part, const struct row_image *image,
-              const unsigned char *x, int32_t ue8m0, uint32_t begin,
-              uint32_t end, uint32_t thread, uint32_t n)
+static __device__ __noinline__ void
+quantize_part(unsigned char *part, uint32_t hidden, uint32_t scale_offset,
+              const unsigned char *x, bool ue8m0, uint2 range, uint32_t thread,
+              uint32_t n)
 {
-	const uint32_t hidden = image->row_bytes;
+	const uint32_t begin = range.x, end = range.y;
 	const uint32_t n_blocks =
 		(hidden + ROW_QUANT_BLOCK - 1) / ROW_QUANT_BLOCK;
 	const uint32_t lane = thread % ROW_QUANT_LANES;
 	const uint32_t per_turn = n / ROW_QUANT_LANES;
 
 	/* Whole warps stay together: the shuffles need all lanes. */
+#pragma unroll 1
 	for (uint32_t first = 0; first < n_blocks; first += per_turn) {
 		const uint32_t block = first + thread / ROW_QUANT_LANES;
 		const uint32_t at = block * ROW_QUANT_BLOCK + lane * 8;
@@ -168,7 +182,7 @@ quantize_part(unsigned char *part, const struct row_image *image,
 			scale = f32_of_ue8m0(e);
 		const float r = __frcp_rn(scale);
 		const uint32_t size = ue8m0 ? 1 : 4;
-		const uint32_t to = image->scale_offset + block * size;
+		const uint32_t to = scale_offset + block * size;
 
 		if (lane == 0 && block < n_blocks && to >= begin && to < end) {
 			if (ue8m0)
@@ -183,6 +197,7 @@ quantize_part(unsigned char *part, const struct row_image *image,
 
 		if (left >= 8)
 			*(uint2 *)(part + at - begin) = q;
+#pragma unroll 1
 		for (int32_t i = 0; left < 8 && i < left; i++)
 			part[at - begin + i] =
 				(uint8_t)((i < 4 ? q.x : q.y) >> (i % 4 * 8));
@@ -206,13 +221,15 @@ static __device__ inline void row_load(unsigned char *part,
 		image->scale_bytes ? min_u32(end, image->scale_offset) : end;
 
 	if (d->ch.quantize)
-		quantize_part(part, image, x,
-		              d->ch.scale_type == FERRY_SCALE_UE8M0, begin, end,
+		quantize_part(part, image->row_bytes, image->scale_offset, x,
+		              d->ch.scale_type == FERRY_SCALE_UE8M0, range,
 		              thread, n);
 	else if (x_end > begin)
 		fetch_bytes(part, x + begin, x_end - begin, thread, n);
+#pragma unroll 1
 	for (uint32_t i = zero_begin + thread; i < zero_end; i += n)
 		part[i - begin] = 0;
+#pragma unroll 1
 	for (uint32_t i = max_u32(begin, image->bytes) + thread; i < end;
 	     i += n)
 		part[i - begin] = 0;
@@ -228,26 +245,35 @@ static __device__ inline void row_load(unsigned char *part,
 	            s_end - s, thread, n);
 }
 
-/* Shared memory, aligned to 16, to global memory of any alignment. */
-static __device__ inline void row_store(unsigned char *to,
-                                        const unsigned char *part,
-                                        uint32_t bytes, uint32_t thread,
-                                        uint32_t n)
+static __device__ __noinline__ void store_odd(unsigned char *to,
+                                              const unsigned char *part,
+                                              uint32_t bytes, uint32_t thread,
+                                              uint32_t n)
 {
-	uint32_t done = 0;
+	const uint32_t words = is_aligned(to, 4) ? bytes / 4 : 0;
 
-	if (is_aligned(to, 16)) {
-		for (uint32_t i = thread; i < bytes / 16; i += n)
-			store_16(to + (size_t)i * 16,
-			         *(const uint4 *)(part + i * 16));
-		done = bytes & ~15u;
-	} else if (is_aligned(to, 4)) {
-		for (uint32_t i = thread; i < bytes / 4; i += n)
-			((uint32_t *)to)[i] = ((const uint32_t *)part)[i];
-		done = bytes & ~3u;
-	}
-	for (uint32_t i = done + thread; i < bytes; i += n)
+#pragma unroll 1
+	for (uint32_t i = thread; i < words; i += n)
+		((uint32_t *)to)[i] = ((const uint32_t *)part)[i];
+#pragma unroll 1
+	for (uint32_t i = words * 4 + thread; i < bytes; i += n)
 		to[i] = part[i];
+}
+
+/* Shared memory, aligned to 16, to global memory of any alignment. */
+static __device__ __forceinline__ void row_store(unsigned char *to,
+                                                 const unsigned char *part,
+                                                 uint32_t bytes,
+                                                 uint32_t thread, uint32_t n)
+{
+	const uint32_t n_16 = is_aligned(to, 16) ? bytes / 16 : 0;
+
+#pragma unroll 1
+	for (uint32_t i = thread; i < n_16; i += n)
+		store_16(to + (size_t)i * 16, *(const uint4 *)(part + i * 16));
+	if (n_16 * 16 != bytes)
+		store_odd(to + n_16 * 16, part + n_16 * 16, bytes - n_16 * 16,
+		          thread, n);
 }
 
 /* Two elements times w, each rounded once. */
@@ -265,11 +291,11 @@ static __device__ __forceinline__ uint32_t weigh_pair(uint32_t pair, bool bf16,
  * WEIGHT_INPUT: `bytes` of whole elements of the channel's dtype, weighted.
  * Shared memory may be read four bytes at a time up to the next multiple.
  */
-static __device__ inline void row_store_weighted(unsigned char *to,
-                                                 const unsigned char *part,
-                                                 uint32_t bytes, int32_t dtype,
-                                                 float w, uint2 who)
+static __device__ __noinline__ void
+row_store_weighted(unsigned char *to, const unsigned char *part, uint32_t bytes,
+                   int32_t dtype, float w, uint2 who)
 {
+#pragma unroll 1
 	for (uint32_t i = who.x; i * 4 < bytes; i += who.y) {
 		uint32_t v = ((const uint32_t *)part)[i];
 		const uint32_t left = min_u32(4, bytes - i * 4);
@@ -283,6 +309,7 @@ static __device__ inline void row_store_weighted(unsigned char *to,
 			((uint32_t *)to)[i] = v;
 			continue;
 		}
+#pragma unroll 1
 		for (uint32_t b = 0; b < left; b++)
 			to[i * 4 + b] = (unsigned char)(v >> (8 * b));
 	}
@@ -320,6 +347,7 @@ static __device__ inline void scales_store(const struct ferry_cuda_dispatch *d,
 	}
 	to += (size_t)row * entry +
 	      (size_t)(first / entry) * out->scales_stride;
+#pragma unroll 1
 	for (uint32_t c = thread; c * entry < bytes; c += n) {
 		unsigned char *at = to + (size_t)c * out->scales_stride;
 		uint32_t v = 0;

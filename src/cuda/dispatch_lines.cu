@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Dispatch on lines: dispatch_send, dispatch_recv, or both, in one kernel.
+ *
+ * Does
+ *	What docs/protocol.md says of the two phases, for channels whose peers
+ *	are reached by stores over NVLink. Blocks are of two kinds: a few
+ *	clerks send tables and write counts, the workers move rows. Neither is
+ *	tied to a token or an expert.
+ * Buffers
+ *	table[half][source], in lines of 128 bytes: written by the source in
+ *	every rank's window, its own too; read by the owner.
+ *	row[half][source][i], in lines; TOKEN: as they are, and a flag each.
+ *	op: own_slots, own_weights, own_count written by send; copies, weights,
+ *	offsets, n_tokens, dropped by recv; all read by combine. Own memory.
+ *	slot: epoch and state, read by every block, advanced by the last one
+ *	that has read them.
+ * Steps
+ *	1. load epoch, state, broken: relaxed. They are there before the ticket
+ *	   is drawn, whose last drawer stores the new ones
+ *	2. send, clerks: lines of the table to every rank (volatile, 16 bytes
+ *	   of each of 8 lanes; the epoch is in each line); partner 4
+ *	3. send, workers: row from x into shared memory, quantised there; lines
+ *	   to every rank that serves it; partner 6. TOKEN: plain stores, fence
+ *	   sys, then the flag; partner 7. No send waits for a peer
+ *	4. recv, all blocks: lines of all tables until they are of this epoch
+ *	5. all refuse alike what is to be refused; a warp counts, for each
+ *	   choice of the block's tokens, the equal entries before it: its row
+ *	6. own rows from shared memory, or x again, to their places; rows of
+ *	   others as their lines come in, into shared memory, then to their
+ *	   places (bulk copies, complete at the end of the kernel)
+ *	7. TOKEN: the flags, acquire
+ * Flags
+ *	The epoch, in lines and flags; never reset.
+ * Threads
+ *	512 to a block, eight to a line. Three buffers for parts of rows: while
+ *	the copy engine reads one and the next is filled, the third is free.
+ * Waits
+ *	4, 6, 7 and weights: bounded, wait.cuh. Whoever leaves early sets the
+ *	counts to 0, behind a fence; the clerk that wrote them looks for a
+ *	failure behind one.
+ * Cost
+ *	dev/cuda.md.
+ */
+#include <cuda_runtime_api.h>
+
+#include "../proto/slot_state.h"
+#include "cuda_kernels.h"
+#include "dispatch_lines_out.cuh"
+#include "dispatch_lines_send.cuh"
+
+/* Thread 0: what the slot and the poison say, for the block. */
+static __device__ __forceinline__ void look_at_slot(const struct lines *l)
+{
+	const struct ferry_cuda_slot *slot = l->d->op.slot;
+	const uint64_t broken =
+		load_relaxed_sys(&poison_of(l->ch, l->ch->rank)->any);
+	const uint64_t epoch = load_relaxed_gpu(&slot->epoch);
+	const uint32_t state = load_relaxed_gpu(&slot->state);
+	const bool send = l->d->parts & FERRY_CUDA_SEND;
+	const bool legal = send ? state == FERRY_SLOT_IDLE ||
+	                                   state == FERRY_SLOT_DISPATCHED
+	                        : state == FERRY_SLOT_DISPATCH_SENT;
+
+	l->shared->epoch = send ? epoch + 1 : epoch;
+	l->shared->state = state;
+	l->shared->stop = broken ? 1 : !legal ? 2 : 0;
+	l->shared->bad = LINES_NOTHING;
+	l->shared->refusal = LINES_NOTHING;
+	l->shared->bad_rank = LINES_NOTHING;
+	l->shared->content_hash = 0;
+	l->shared->n_rows = 0;
+	l->shared->n_wanted = 0;
+}
+
+/* The block has read the slot; the last one to come here advances it. */
+static __device__ __forceinline__ void advance_slot(const struct lines *l,
+                                                    uint32_t ticket)
+{
+	struct ferry_cuda_slot *slot = l->d->op.slot;
+
+	if (ticket != gridDim.x - 1)
+		return;
+	slot->epoch = l->epoch;
+	slot->state = l->d->parts & FERRY_CUDA_RECV ? FERRY_SLOT_DISPATCHED
+	                                            : FERRY_SLOT_DISPATCH_SENT;
+	slot->tickets = 0;
+}
+
+/* The phase that a kernel begins with. */
+static __device__ __forceinline__ int32_t phase_of(const struct lines *l)
+{
+	return l->d->parts & FERRY_CUDA_SEND ? FERRY_PHASE_DISPATCH_SEND
+	                                     : FERRY_PHASE_DISPATCH_RECV;
+}
+
+static __device__ __noinline__ void refuse_order(const struct lines_args *a,
+                                                 struct lines_shared *shared,
+                                                 unsigned char *smem)
+{
+	const struct lines block = lines_begin(a, shared, smem, shared->epoch);
+	const struct lines *l = &block;
+	const struct wait w =
+		wait_begin(l->ch, phase_of(l), l->d->slot, l->epoch);
+	struct ferry_cuda_record r =
+		record_of(FERRY_STATE, l->ch->rank, &w, FERRY_CUDA_BAD_ORDER);
+
+	r.value = l->shared->state;
+	fail(l->ch, &r);
+}
+
+/* The channel has ended: nothing is sent, and counts are 0. */
+static __device__ __noinline__ void leave(const struct lines_args *a,
+                                          struct lines_shared *shared,
+                                          unsigned char *smem)
+{
+	const struct lines block = lines_begin(a, shared, smem, shared->epoch);
+	const struct lines *l = &block;
+	const struct wait w =
+		wait_begin(l->ch, phase_of(l), l->d->slot, l->epoch);
+
+	if (l->thread == 0)
+		take_poison(&w, -1);
+	if (l->d->parts & FERRY_CUDA_RECV)
+		clear_counts(l);
+}
+
+/* Unit i of this worker's own tokens. Raw rows: all parts of a row in turn. */
+static __device__ __forceinline__ struct lines_unit
+own_unit(const struct lines *l, const struct lines_cut *cut, uint32_t i)
+{
+	const bool raw = !l->ch->row_lines;
+	const uint32_t k = raw ? i / cut->n_parts : i;
+	const uint32_t u = (uint32_t)l->worker + k * l->a->n_workers;
+	struct lines_unit unit;
+
+	unit.group = l->ch->group;
+	unit.token = (int32_t)(raw ? u : u / cut->n_parts);
+	lines_take_part(&unit, cut, (raw ? i : u) % cut->n_parts);
+	return unit;
+}
+
+/* Sends unit i, which has been staged. */
+static __device__ __forceinline__ void send_unit(const struct lines *l,
+                                                 const struct lines_cut *cut,
+                                                 const struct lines_unit *unit,
+                                                 uint32_t i)
+{
+	send_part(l, unit, i);
+	if (l->ch->row_lines || unit->part + 1 < cut->n_parts)
+		return;
+	__syncthreads();
+	if (l->thread == 0)
+		raise_flags(l, unit->token, i);
+}
+
+/* Is anything of the unit's token served here? */
+static __device__ __forceinline__ bool is_here(const struct lines *l,
+                                               uint32_t i)
+{
+	const uint32_t topk = (uint32_t)l->ch->max_topk;
+	bool here = false;
+
+#pragma unroll 1
+	for (uint32_t k = l->lane; k < topk; k += 32)
+		here = here ||
+		       is_own_slot(l, l->shared->places[i * topk + k].slot);
+	return __any_sync(0xffffffffu, here);
+}
+
+/* A row of another rank into a buffer. False: the channel has ended. */
+static __device__ __forceinline__ bool
+receive_unit(const struct lines *l, const struct lines_unit *unit,
+             uint32_t buffer)
+{
+	const struct ferry_cuda_channel *ch = l->ch;
+	const int32_t peer = carrier_of(ch, unit->group, unit->token);
+
+	return lines_receive(l, lines_buffer(l, buffer),
+	                     row_at(ch, ch->rank, l->d->slot, l->half, peer,
+	                            unit->token / ch->group_size),
+	                     *unit, peer);
+}
+
+/*
+ * Rows of the units at hand to their places, in order. n_filled counts the
+ * buffers that were filled: of the last three one may still be read. A staged
+ * row is in buffer 0.
+ */
+static __device__ inline bool deliver_units(const struct lines *l,
+                                            uint32_t n_units, bool is_staged,
+                                            uint32_t *n_filled)
+{
+#pragma unroll 1
+	for (uint32_t i = 0; i < n_units; i++) {
+		const struct lines_unit unit = l->shared->units[i];
+		const bool own = unit.group == l->ch->group;
+		uint32_t buffer = 0;
+		bool ends = false;
+
+		if (!is_here(l, i))
+			continue;
+		if (!own || !is_staged) {
+			buffer = ++*n_filled;
+			if (!own)
+				ends = !receive_unit(l, &unit, buffer);
+			else
+				load_unit(l, &unit, buffer);
+			fence_proxy_async_shared();
+			if (__syncthreads_or(ends))
+				return false;
+		}
+		deliver(l, &unit, i * (uint32_t)l->ch->max_topk, buffer);
+		if (l->warp == 0)
+			bulk_wait_read<1>();
+	}
+	return true;
+}
+
+/* TOKEN: the rows of the units must be in the window. A lane for each. */
+static __device__ inline bool await_flags(const struct lines *l,
+                                          uint32_t n_units)
+{
+	const struct ferry_cuda_channel *ch = l->ch;
+
+#pragma unroll 1
+	for (uint32_t i = l->warp; i < n_units; i += LINES_WARPS) {
+		const struct lines_unit unit = l->shared->units[i];
+		const int32_t peer = carrier_of(ch, unit.group, unit.token);
+		uint32_t n_looks = 0;
+
+		if (!is_here(l, i) || unit.group == ch->group)
+			continue;
+		while (load_acquire_sys(row_flag_at(
+			       ch, ch->rank, l->d->slot, l->half, peer,
+			       unit.token / ch->group_size)) != l->epoch)
+			if (!lines_again(l, &n_looks, peer))
+				return false;
+	}
+	return true;
+}
+
+/* The units of a worker, as many at a time as there is room for. */
+static __device__ inline bool work_units(const struct lines *l, bool is_staged)
+{
+	const struct lines_work work = work_of(l);
+	const uint32_t n = lines_share(l, work.n);
+	const uint32_t most =
+		min_u32(LINES_UNITS, LINES_PLACES / (uint32_t)l->ch->max_topk);
+
+	uint32_t n_filled = 0;
+
+	is_staged = is_staged && lines_share(l, work.n_own) == 1;
+#pragma unroll 1
+	for (uint32_t first = 0; first < n; first += most) {
+		const uint32_t n_now = min_u32(most, n - first);
+
+		if (__syncthreads_or(!place_units(l, &work, first, n_now)))
+			return false;
+		if (l->ch->row_lines &&
+		    !deliver_units(l, n_now, is_staged, &n_filled))
+			return false;
+		store_places(l, n_now);
+		if (!l->ch->row_lines &&
+		    __syncthreads_or(!await_flags(l, n_now)))
+			return false;
+		is_staged = false;
+		if (first + n_now < n)
+			__syncthreads();
+	}
+	return true;
+}
+
+/* Totals of all slots, where this block needs them. */
+static __device__ __forceinline__ bool needs_totals(const struct lines *l)
+{
+	return blockIdx.x == 0 || l->ch->layout != FERRY_EXPERT_PADDED ||
+	       wants_padding(&l->d->out);
+}
+
+/* What the first clerk tells the caller. False: the channel has ended. */
+static __device__ inline bool tell_counts(const struct lines *l)
+{
+	if (find_overflow(l)) {
+		if (l->thread == 0)
+			refuse_overflow(l->a, l->shared, l->smem);
+		__syncthreads();
+		return false;
+	}
+	store_counts(l);
+	/* Orders them before the look, as clear_counts does after. */
+	fence_sc_gpu();
+	return !__syncthreads_or(is_broken(l->ch));
+}
+
+/* False: the channel has ended, or this has ended it. */
+static __device__ inline bool receive(const struct lines *l, bool is_staged)
+{
+	const bool totals = needs_totals(l);
+
+	lines_begin_wait(l);
+#pragma unroll 1
+	for (uint32_t s = l->thread;
+	     totals && s < (uint32_t)l->ch->n_expert_slots; s += LINES_THREADS)
+		lines_totals(l)[s] = 0;
+	/* Entries may have held the own table. */
+	__syncthreads();
+	if (__syncthreads_or(!receive_tables(l)))
+		return false;
+	if (l->warp == LINES_WARPS - 1)
+		check_tables(l);
+	if (totals && l->shared->refusal == LINES_NOTHING)
+		count_entries(l);
+	__syncthreads();
+	if (l->shared->refusal != LINES_NOTHING) {
+		if (l->thread == 0)
+			refuse_tables(l->a, l->shared, l->smem);
+		return false;
+	}
+	if (totals)
+		sum_totals(l);
+	if (blockIdx.x == 0 && !tell_counts(l))
+		return false;
+	if (l->worker >= 0 && !work_units(l, is_staged))
+		return false;
+	if (wants_padding(&l->d->out))
+		store_padding(l);
+	if (l->d->out.token_slots || l->d->out.token_weights)
+		store_empty_tokens(l);
+	return true;
+}
+
+/* n_tokens as the caller gives it now. */
+static __device__ __forceinline__ int32_t
+given_tokens(const struct ferry_dispatch_in *in)
+{
+	return in->n_tokens_ptr ? *in->n_tokens_ptr : in->n_tokens;
+}
+
+/* The epoch of this kernel. False: it has nothing to do. */
+static __device__ __forceinline__ bool take_epoch(struct lines *l)
+{
+	l->epoch = l->shared->epoch;
+	l->half = (uint32_t)(l->epoch & 1);
+	if (!l->shared->stop)
+		return true;
+	if (l->shared->stop == 2 && l->thread == 0)
+		refuse_order(l->a, l->shared, l->smem);
+	leave(l->a, l->shared, l->smem);
+	return false;
+}
+
+__global__ void __launch_bounds__(LINES_THREADS, 1)
+	ferry_dispatch_lines_kernel(const __grid_constant__ struct lines_args a)
+{
+	const struct ferry_cuda_dispatch &d = a.d;
+	extern __shared__ __align__(128) unsigned char smem[];
+	__shared__ struct lines_shared shared;
+	struct lines l = lines_begin(&a, &shared, smem, 0);
+	const bool sends = d.parts & FERRY_CUDA_SEND;
+	const int32_t n_tokens = sends ? given_tokens(&d.in) : 0;
+	const bool is_good = n_tokens >= 0 && n_tokens <= d.ch.max_tokens;
+	const struct lines_cut cut =
+		lines_cut_of(&l, is_good ? (uint32_t)n_tokens : 0);
+	uint32_t ticket = 0, n_units = 0;
+
+	if (l.thread == 0)
+		look_at_slot(&l);
+	if (is_good)
+		n_units = d.ch.row_lines
+		                  ? lines_share(&l, n_tokens * cut.n_parts)
+		                  : lines_share(&l, n_tokens) * cut.n_parts;
+#pragma unroll 1
+	for (uint32_t i = 0; i == 0 || i < n_units; i++) {
+		const struct lines_unit unit = own_unit(&l, &cut, i);
+
+		if (i < n_units)
+			stage_unit(&l, &unit, i);
+		__syncthreads();
+		if (i == 0) {
+			if (!take_epoch(&l))
+				return;
+			if (l.thread == 0)
+				ticket =
+					add_relaxed_gpu(&d.op.slot->tickets, 1);
+			if (sends && blockIdx.x < a.n_clerks)
+				send_table(&l, blockIdx.x, n_tokens);
+		}
+		if (i < n_units)
+			send_unit(&l, &cut, &unit, i);
+	}
+	if (d.parts & FERRY_CUDA_RECV && !receive(&l, sends))
+		leave(&a, &shared, smem);
+	if (l.warp == 0)
+		bulk_wait<0>();
+	if (l.thread == 0)
+		advance_slot(&l, ticket);
+}
+
+static const char *refuse(const struct ferry_cuda_channel *ch)
+{
+	const size_t most = (size_t)1 << 30;
+
+	if (!ch->table_lines)
+		return "the tables of the channel are not in lines";
+	if (!ch->row_lines && ch->row_chunk != 1)
+		return "rows must have a flag each";
+	if (ch->n_expert_slots > LINES_MAX_SLOTS)
+		return "lines serve at most 8192 expert slots";
+	if (ch->row_stride > most)
+		return "lines serve rows of at most 1 GiB";
+	if (lines_entry_bytes(ch) * ch->n_groups > most ||
+	    lines_layout_of(ch).bytes > LINES_SMEM_BYTES)
+		return "the tables of all ranks do not fit in shared memory";
+	return NULL;
+}
+
+static size_t scratch_bytes(const struct ferry_cuda_channel *ch, int32_t ctas)
+{
+	(void)ch;
+	(void)ctas;
+	return 0;
+}
+
+static int load(const struct ferry_cuda_channel *ch, struct ferry_cuda_fit *fit)
+{
+	const int bytes = (int)lines_layout_of(ch).bytes;
+	int ctas = 0;
+	cudaError_t error = cudaFuncSetAttribute(
+		ferry_dispatch_lines_kernel,
+		cudaFuncAttributeMaxDynamicSharedMemorySize, LINES_SMEM_BYTES);
+
+	if (error == cudaSuccess)
+		error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+			&ctas, ferry_dispatch_lines_kernel, LINES_THREADS,
+			(size_t)bytes);
+	if (error != cudaSuccess)
+		return error;
+	*fit = {LINES_THREADS, bytes, ctas};
+	return cudaSuccess;
+}
+
+/* Blocks that find something to do, at most `ctas`. */
+static int32_t useful_ctas(const struct ferry_cuda_dispatch *d, int32_t ctas)
+{
+	const struct ferry_cuda_channel *ch = &d->ch;
+	const int64_t rows = (int64_t)ch->n_groups * ch->max_tokens;
+	const int64_t parts = lines_of_row(ch) / LINES_TEAMS + 1;
+	const int64_t useful = rows * (ch->row_lines ? parts : 1) + 2;
+
+	return useful < ctas ? (int32_t)useful : ctas;
+}
+
+/* With one block there is no difference between clerks and workers. */
+static void take_roles(struct lines_args *a, uint32_t ctas)
+{
+	const uint32_t n = ctas < 32 ? 1 : ctas / 16;
+	const uint32_t n_ranks = (uint32_t)a->d.ch.n_ranks;
+
+	a->n_clerks = n_ranks < n ? n_ranks : n;
+	a->n_workers = ctas > 1 ? ctas - a->n_clerks : 1;
+}
+
+static int launch(const struct ferry_cuda_dispatch *args, int32_t ctas,
+                  struct CUstream_st *stream)
+{
+	struct lines_args a = {};
+	cudaLaunchConfig_t config = {};
+
+	ctas = useful_ctas(args, ctas);
+	a.d = *args;
+	a.at = lines_layout_of(&args->ch);
+	a.image = row_image_of(args,
+	                       args->ch.row_lines ? 0 : args->ch.scale_offset);
+	take_roles(&a, (uint32_t)ctas);
+	config.gridDim = dim3((unsigned)ctas);
+	config.blockDim = dim3(LINES_THREADS);
+	config.dynamicSmemBytes = a.at.bytes;
+	config.stream = stream;
+	return cudaLaunchKernelEx(&config, ferry_dispatch_lines_kernel, a);
+}
+
+extern "C" const struct ferry_cuda_dispatch_ops ferry_cuda_dispatch_lines = {
+	refuse, scratch_bytes, load, launch};

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The layout function on lines, for the choices of the units at hand: one warp
+ * finds the row of one choice by counting the equal entries before it. The
+ * order is that of proto/layout.h: group, token, choice.
+ */
+#ifndef FERRY_DISPATCH_LINES_PLACE_CUH
+#define FERRY_DISPATCH_LINES_PLACE_CUH
+
+#include "dispatch_lines_recv.cuh"
+
+/* The batches as the tables tell them, and how they are cut into units. */
+struct lines_work {
+	struct lines_cut own_cut, in_cut;
+	uint32_t n_own; /* units of the own group's tokens: they come first */
+	uint32_t n;     /* all units */
+};
+
+static __device__ inline struct lines_work work_of(const struct lines *l)
+{
+	const struct ferry_cuda_channel *ch = l->ch;
+	const uint32_t own = (uint32_t)lines_head(l, ch->rank)->n_tokens;
+	uint32_t all = 0;
+	struct lines_work w;
+
+#pragma unroll 1
+	for (int32_t g = 0; g < ch->n_groups; g++)
+		all += (uint32_t)lines_head(l, g * ch->group_size)->n_tokens;
+	w.own_cut = lines_cut_of(l, own);
+	w.in_cut = lines_cut_of(l, all - own);
+	if (ch->layout == FERRY_TOKEN) { /* rows are not moved any more */
+		w.own_cut.n_parts = 1;
+		w.in_cut.n_parts = 1;
+	}
+	w.n_own = own * w.own_cut.n_parts;
+	w.n = w.n_own + (all - own) * w.in_cut.n_parts;
+	return w;
+}
+
+/* Unit number i of this worker. */
+static __device__ inline struct lines_unit
+unit_of(const struct lines *l, const struct lines_work *work, uint32_t i)
+{
+	const struct ferry_cuda_channel *ch = l->ch;
+	uint32_t u = (uint32_t)l->worker + i * l->a->n_workers;
+	struct lines_unit unit;
+
+	if (u < work->n_own) {
+		unit.group = ch->group;
+		unit.token = (int32_t)(u / work->own_cut.n_parts);
+		lines_take_part(&unit, &work->own_cut,
+		                u % work->own_cut.n_parts);
+		return unit;
+	}
+	u -= work->n_own;
+	lines_take_part(&unit, &work->in_cut, u % work->in_cut.n_parts);
+	unit.token = (int32_t)(u / work->in_cut.n_parts);
+	for (unit.group = 0;; unit.group++) {
+		if (unit.group == ch->group)
+			continue;
+		const int32_t n =
+			lines_head(l, unit.group * ch->group_size)->n_tokens;
+
+		if (unit.token < n)
+			return unit;
+		unit.token -= n;
+	}
+}
+
+/* How often `slot` stands among the first n entries of a group; one lane. */
+static __device__ __forceinline__ uint32_t count_equal(const uint16_t *entries,
+                                                       uint32_t n,
+                                                       uint32_t slot,
+                                                       uint32_t lane)
+{
+	const uint32_t both = slot | slot << 16;
+	uint32_t count = 0;
+
+#pragma unroll 2
+	for (uint32_t i = lane; i < n / 8; i += 32) {
+		const uint4 v = ((const uint4 *)entries)[i];
+
+		/* Two counts in a word, each of at most 4 * 2^11. */
+		count += __vseteq2(v.x, both) + __vseteq2(v.y, both) +
+		         __vseteq2(v.z, both) + __vseteq2(v.w, both);
+	}
+	const uint32_t at = (n & ~7u) + lane;
+
+	if (at < n)
+		count += entries[at] == slot;
+	return (count & 0xffff) + (count >> 16);
+}
+
+/* Row of entry `at` of a group within its slot, by one warp. */
+static __device__ inline int32_t
+find_index(const struct lines *l, int32_t group, uint32_t at, uint32_t slot)
+{
+	uint32_t count = 0;
+
+#pragma unroll 1
+	for (int32_t g = 0; g < group; g++) {
+		const struct ferry_table *t =
+			lines_head(l, g * l->ch->group_size);
+
+		count += count_equal(lines_entries(l, g),
+		                     (uint32_t)(t->n_tokens * t->topk), slot,
+		                     l->lane);
+	}
+	count += count_equal(lines_entries(l, group), at, slot, l->lane);
+	return (int32_t)__reduce_add_sync(0xffffffffu, count);
+}
+
+/*
+ * The weight of entry `at` of a group, by one warp: from its line, which is
+ * waited for. False: the channel has ended.
+ */
+static __device__ inline bool
+receive_weight(const struct lines *l, int32_t rank, uint32_t at, float *weight)
+{
+	const struct ferry_table *t = lines_head(l, rank);
+	const uint32_t byte = (uint32_t)sizeof(*t) +
+	                      ((uint32_t)(t->n_tokens * t->topk) + at) * 4;
+	const unsigned char *line =
+		table_at(l->ch, l->ch->rank, l->d->slot, l->half, rank) +
+		(size_t)(byte / LINE_DATA) * LINE_BYTES;
+	struct wait w = wait_begin(l->ch, FERRY_PHASE_DISPATCH_RECV, l->d->slot,
+	                           l->epoch);
+	uint32_t n_looks = 0;
+	uint64_t a, b;
+
+	while (!line_load(line, l->team_lane, l->epoch, 0xffffffffu, &a, &b))
+		if (!lines_again(l, &n_looks, rank))
+			return false;
+	const uint32_t word = byte % LINE_DATA / 4;
+	const uint64_t half = word % 4 < 2 ? a : b;
+
+	*weight = __uint_as_float(__shfl_sync(
+		0xffffffffu, (uint32_t)(word % 2 ? half >> 32 : half),
+		(int)(word / 4), LINE_LANES));
+	return true;
+}
+
+static __device__ __forceinline__ bool is_own_slot(const struct lines *l,
+                                                   int32_t slot)
+{
+	const int32_t first = l->ch->first_slot[l->ch->rank];
+
+	return slot >= first && slot < first + l->ch->own_expert_slots;
+}
+
+/*
+ * Finds the places of all choices of the units first.., as many as fit.
+ * Choices of other ranks get no index, but for those of own tokens where
+ * combine must know what is dropped. False: the channel has ended.
+ */
+static __device__ inline bool place_units(const struct lines *l,
+                                          const struct lines_work *work,
+                                          uint32_t first, uint32_t n_units)
+{
+	const struct ferry_cuda_channel *ch = l->ch;
+	const uint32_t topk = (uint32_t)ch->max_topk;
+
+#pragma unroll 1
+	for (uint32_t i = l->warp; i < n_units * topk; i += LINES_WARPS) {
+		const struct lines_unit unit =
+			unit_of(l, work, first + i / topk);
+		const int32_t rank = unit.group * ch->group_size;
+		const struct ferry_table *t = lines_head(l, rank);
+		const uint32_t choice = i % topk;
+		struct lines_place place = {-1, 0};
+		float weight = 1;
+
+		if (choice < (uint32_t)t->topk) {
+			const uint32_t at =
+				(uint32_t)(unit.token * t->topk) + choice;
+			const uint16_t slot = lines_entries(l, unit.group)[at];
+
+			if (slot != LINES_NO_SLOT)
+				place.slot = slot;
+			if (is_own_slot(l, place.slot) ||
+			    (ch->bounded && place.slot >= 0 &&
+			     unit.group == ch->group))
+				place.index =
+					find_index(l, unit.group, at, slot);
+			if (t->has_weights &&
+			    !receive_weight(l, rank, at, &weight))
+				return false;
+		}
+		if (l->lane == 0) {
+			l->shared->places[i] = place;
+			l->shared->weights[i] = weight;
+			if (choice == 0)
+				l->shared->units[i / topk] = unit;
+		}
+	}
+	return true;
+}
+
+/* First slot of the rank that a slot is on. */
+static __device__ __forceinline__ int32_t first_slot_of(const struct lines *l,
+                                                        int32_t slot)
+{
+	return l->ch->first_slot[rank_of_slot(l->ch, slot)];
+}
+
+/* Is there room for the row? PADDED: known without the totals. */
+static __device__ __forceinline__ bool has_room(const struct lines *l,
+                                                const struct lines_place *p)
+{
+	if (l->ch->layout == FERRY_EXPERT_PADDED)
+		return p->index < l->ch->padded_rows;
+	return !l->ch->bounded ||
+	       p->index < kept_rows(l, p->slot, first_slot_of(l, p->slot));
+}
+
+/* Row of the output, entry of TOKEN's lists; -1: not here, or dropped. */
+static __device__ __forceinline__ int64_t row_of(const struct lines *l,
+                                                 const struct lines_place *p)
+{
+	const int32_t first = l->ch->first_slot[l->ch->rank];
+
+	if (!is_own_slot(l, p->slot) || !has_room(l, p))
+		return -1;
+	if (l->ch->layout == FERRY_EXPERT_PADDED)
+		return (p->slot - first) * l->ch->padded_rows + p->index;
+	return packed_start(l, p->slot, first) + p->index;
+}
+
+#endif
