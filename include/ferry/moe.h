@@ -16,6 +16,22 @@
  * other failure ends the channel on all ranks, which agree on its status and
  * root rank; every later call answers BROKEN, and only close is legal.
  *
+ * In a CUDA world (docs/guide.md, "On GPUs"):
+ *
+ * - Arrays are in memory that the rank's GPU reaches, device or pinned host
+ *   memory; the host looks at none of it. `stream` is a stream of that GPU;
+ *   NULL is its legacy default stream. A call puts one kernel on the stream and
+ *   returns; all of it can be captured in graphs. What is said below to be
+ *   read, waited for or done when a call returns is so when its kernel is over.
+ * - The phases of a slot may come on different streams: the library orders
+ *   them. A stream must not be destroyed before the next phase of each slot
+ *   that it was last used for has been called, or the channel closed.
+ * - A failure that kernels find (all but INVAL, STATE and RANGE of a call's
+ *   arguments) is told by the calls that follow and by ferry_moe_poll, which
+ *   know of it as soon as the kernel is over. Counts, offsets, n_rows and
+ *   n_dropped are then 0, and later kernels of the channel do nothing.
+ * - An error of CUDA ends the channel, with CUDA or NOMEM.
+ *
  * One thread at a time may use a channel. Arithmetic: docs/arithmetic.md.
  */
 #ifndef FERRY_MOE_H
@@ -38,7 +54,11 @@ struct ferry_moe;
  * after open_timeout_ms. The configurations are compared, and a difference
  * names field, ranks and values. config is copied; *moe is written on success.
  * The world stays open until the channel is closed.
- * Errors: as ferry_moe_query; NOMEM, SYS, TIMEOUT, PEER, MISMATCH, ABORTED.
+ *
+ * CUDA: everything is allocated and every kernel loaded when it returns; it
+ * starts one thread, which watches for failures, and disturbs no capture.
+ * Errors: as ferry_moe_query; NOMEM, SYS, TIMEOUT, PEER, MISMATCH, ABORTED,
+ * CUDA.
  */
 FERRY_API enum ferry_status
 ferry_moe_open(struct ferry_world *world, const struct ferry_moe_config *config,
@@ -47,6 +67,11 @@ ferry_moe_open(struct ferry_world *world, const struct ferry_moe_config *config,
 /**
  * Closes a channel: local, never hangs, also half-way through an operation
  * and after a peer died. NULL is accepted.
+ *
+ * CUDA: kernels that wait for peers are stopped, and those that the channel's
+ * calls have launched are waited for; graphs that hold such calls must not run
+ * any more. What a stream does not get to within timeout_ms is given up, and
+ * the channel's memory then stays with the process.
  */
 FERRY_API void ferry_moe_close(struct ferry_moe *moe);
 
@@ -54,7 +79,8 @@ FERRY_API void ferry_moe_close(struct ferry_moe *moe);
 struct ferry_dispatch_in {
 	size_t size;
 	int32_t n_tokens; /* 0..max_tokens */
-	/* If set, read instead, at send. Out of range it is sent as a mark. */
+	/* If set, read instead, at send: by a kernel, so that one graph serves
+	 * all sizes. Out of range it is sent as a mark. */
 	const int32_t *n_tokens_ptr;
 	int32_t hidden; /* elements; 0: the channel's maximum */
 	int32_t topk;   /* 0: the channel's maximum */
@@ -68,7 +94,13 @@ struct ferry_dispatch_in {
 	enum ferry_id_kind id_kind;
 	const float *topk_weights; /* [n_tokens][topk]; NULL: all 1 */
 	size_t weights_stride;
-	/* NULL: expert e in expert slot e. Kept until dispatch_recv is over. */
+	/*
+	 * NULL: expert e in expert slot e. Kept until dispatch_recv is over; on
+	 * a GPU until the call returns. There, a content that the channel does
+	 * not know is first copied to the device, in some tens of us. It knows
+	 * the newest ones, 512 or as many as 4 MiB hold, and for ever those
+	 * that a capture has named; NOMEM when graphs name more.
+	 */
 	const struct ferry_placement *placement;
 };
 #define FERRY_DISPATCH_IN_INIT                                                 \
@@ -80,7 +112,8 @@ struct ferry_dispatch_in {
 
 /**
  * Output of a dispatch. Any pointer may be NULL: not wanted; rows only where no
- * row arrives, and for TOKEN, whose rows and scales are in the view and must be
+ * row arrives (on a GPU, which cannot be asked: where the rank has no expert
+ * slots), and for TOKEN, whose rows and scales are in the view and must be
  * NULL here. Order of rows is always (own expert slot, source rank or
  * group, token, choice). S is the number of own expert slots, N need.recv_rows.
  */
@@ -173,7 +206,8 @@ enum ferry_combine_layout {
 /** Input of a combine. */
 struct ferry_combine_in {
 	size_t size;
-	const void *y;   /* [rows][hidden], combine_dtype; NULL: no rows */
+	const void *y;   /* [rows][hidden], combine_dtype; NULL: no rows, on
+	                  * a GPU no expert slots */
 	size_t y_stride; /* bytes; 0: contiguous */
 	enum ferry_combine_layout layout;
 };
@@ -252,7 +286,10 @@ FERRY_API enum ferry_status
 ferry_moe_get_view(const struct ferry_moe *moe, int32_t slot,
                    struct ferry_moe_view *view) FERRY_MUST_CHECK;
 
-/** First failure of the channel, otherwise as ferry_world_poll. */
+/**
+ * First failure of the channel, otherwise as ferry_world_poll. On a GPU, where
+ * something has failed, it waits until the ranks have agreed, at most 200 ms.
+ */
 FERRY_API enum ferry_status ferry_moe_poll(const struct ferry_moe *moe,
                                            struct ferry_error *error);
 

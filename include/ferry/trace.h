@@ -17,7 +17,12 @@
 extern "C" {
 #endif
 
-/** Counters of a channel since it was opened. Bytes are payload and scales. */
+/**
+ * Counters of a channel since it was opened. Bytes are payload and scales. Of a
+ * channel on a GPU the host knows n_dispatches and n_combines, as calls made
+ * (replays of graphs are not seen), and tokens_sent of the batches whose size
+ * it was told; the rest is 0.
+ */
 struct ferry_moe_stats {
 	size_t size;
 	uint64_t n_dispatches;  /* completed dispatch_recv calls */
