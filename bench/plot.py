@@ -24,6 +24,7 @@ import sys
 
 WIDTH, HEIGHT = 720, 480
 LEFT, RIGHT, TOP, BOTTOM = 70, 130, 40, 92
+PEER_COLOURS = ["#7a5195", "#c06c00", "#3a7d44", "#555"]
 COLOURS = ["#0b6e99", "#d1495b", "#edae49", "#66a182", "#8d5a97"]
 # An exchange knows nothing of layout and sum.
 EXCHANGE = ("ranks", "hidden", "topk", "experts", "dtype", "routing")
@@ -61,14 +62,23 @@ def read(paths, phase, where):
     return rows, meta
 
 
+def fits(peer, row, key):
+    """Does this member of a peer's figure allow the row?"""
+    value = peer.get(key, row.get(key))
+    return row.get(key) in value if isinstance(value, list) else (
+        row.get(key) == value)
+
+
 def read_peers(row, phase):
     """Figures of other systems for this shape: {name: [(tokens, us)]}."""
+    peers = json.loads(PEERS.read_text(encoding="utf-8"))
     found = collections.defaultdict(list)
-    for peer in json.loads(PEERS.read_text(encoding="utf-8"))["figures"]:
-        if peer["phase"] == phase and all(
-                peer.get(key, row.get(key)) == row.get(key) for key in SHAPE):
+    for peer in peers["figures"]:
+        peer = peers["shape"] | peer
+        if peer["phase"] == phase and all(fits(peer, row, key)
+                                          for key in SHAPE):
             found[peer["name"]].append((peer["tokens"], peer["us"]))
-    return found
+    return {name: sorted(points) for name, points in found.items()}
 
 
 def check(rows, phase):
@@ -177,20 +187,15 @@ def series(axes, points, colour):
 
 
 def marks(axes, peers):
-    """Figures of other systems: a cross and a name each."""
-    points = sorted((tokens, -us, name) for name, some in peers.items()
-                    for tokens, us in some)
-    last = None
-    for tokens, minus_us, name in points:
-        x, y = axes.x(tokens), axes.y(-minus_us)
-        at_left = x < LEFT + 90
-        # Names of one column, from top to bottom, keep clear of each other.
-        words_y = max(y, last[1] + 11) if last and last[0] == x else y
-        last = (x, words_y)
-        yield (f'<path d="M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8" '
-               f'stroke="#333" stroke-width="1.5"/>')
-        yield text(x + (7 if at_left else -7), words_y + 4, name,
-                   "start" if at_left else "end", 10)
+    """Figures of other systems: crosses, and whose they are."""
+    for i, (name, points) in enumerate(sorted(peers.items())):
+        colour = PEER_COLOURS[i % len(PEER_COLOURS)]
+        style = f'stroke="{colour}" stroke-width="1.5"'
+        yield line(axes, points, f'stroke="{colour}" stroke-dasharray="1 3"')
+        legend = (LEFT + 14, TOP + 14 + 15 * i)
+        for x, y in [(axes.x(x), axes.y(y)) for x, y in points] + [legend]:
+            yield f'<path d="M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8" {style}/>'
+        yield text(legend[0] + 10, legend[1] + 4, name, "start")
 
 
 def limit(axes, name, points, taken):
@@ -244,6 +249,10 @@ def picture(rows, meta, phase, draw_bandwidth):
             if row["impl"] == first and row["tokens"] > 0
             and row["floor_us"] > 0)
         if meta.get("device") == "cuda":
+            # Where latency rules, the floor is far below the picture.
+            least = min(row["p50_us"] for row in rows) / 10
+            limits["floor"] = [(x, y) for x, y in limits["floor"]
+                               if y >= least]
             peers = read_peers(rows[0], phase)
             xs = sorted(set(xs) | {x for p in peers.values() for x, _ in p})
     limits = {name: points for name, points in limits.items() if points}
