@@ -95,6 +95,7 @@ static __device__ __forceinline__ void store_piece(unsigned char *row,
 }
 
 /* Stores a block of a row to all ranks of a group but this one. */
+template <int HOW>
 static __device__ __forceinline__ void
 store_to_group(const struct combine *c, int32_t group, int32_t token,
                int32_t first_choice, const struct piece *p, uint4 v)
@@ -102,31 +103,34 @@ store_to_group(const struct combine *c, int32_t group, int32_t token,
 	const struct ferry_cuda_channel *ch = &c->a->ch;
 	const int32_t first = group * ch->group_size;
 
+#pragma unroll 1
 	for (int32_t r = first; r < first + ch->group_size; r++) {
 		if (r == ch->rank)
 			continue;
-		const int32_t j =
-			ch->combine == FERRY_EXACT
-				? first_choice
-				: part_place(ch, ch->rank, r, first_choice);
+		const int32_t j = is_exact<HOW>(c) ? first_choice
+		                                   : part_place(ch, ch->rank, r,
+		                                                first_choice);
 
 		store_piece(back_at(ch, r, c->a->slot, token, j), p, c->lane, v,
 		            c->epoch);
 	}
 }
 
-template <int DTYPE, bool WIDE>
+template <int DTYPE, int HOW>
 static __device__ __forceinline__ bool
 send_exact(const struct combine *c, struct choice x, int32_t group,
            int32_t token, const struct piece *p)
 {
 	struct terms t;
 
-	for (int32_t base = 0; base < c->a->topk; base += 32) {
+#pragma unroll 1
+	for (int32_t base = 0; base < (HOW == HOW_ANY ? c->a->topk : 1);
+	     base += 32) {
 		if (base)
 			x = load_choice(c, group, token, base);
 		if (!here_terms(c, &x, token, base, &t))
 			return false;
+#pragma unroll 1
 		for (uint32_t left = t.all; left;) {
 			int32_t from[IN_FLIGHT];
 			uint4 v[IN_FLIGHT];
@@ -135,7 +139,8 @@ send_exact(const struct combine *c, struct choice x, int32_t group,
 			for (int i = 0; i < IN_FLIGHT; i++) {
 				from[i] = next_lane(&left);
 				if (from[i] >= 0)
-					v[i] = load_block<DTYPE, WIDE>(
+					v[i] = load_block<DTYPE,
+					                  HOW != HOW_ANY>(
 						row_of_lane(&t, from[i]) +
 							p->at,
 						p->bytes);
@@ -143,63 +148,36 @@ send_exact(const struct combine *c, struct choice x, int32_t group,
 #pragma unroll
 			for (int i = 0; i < IN_FLIGHT; i++)
 				if (from[i] >= 0)
-					store_to_group(c, group, token,
-					               base + from[i], p, v[i]);
+					store_to_group<HOW>(c, group, token,
+					                    base + from[i], p,
+					                    v[i]);
 		}
 	}
 	return true;
 }
 
-/* The first choice of a token that is served here; x is choice `lane`. */
-static __device__ __forceinline__ int32_t first_here(const struct combine *c,
-                                                     const struct choice *x,
-                                                     int32_t group,
-                                                     int32_t token)
-{
-	const uint32_t low = __ballot_sync(ALL_LANES, x->slot >= 0);
-
-	if (low || c->a->topk <= 32)
-		return __ffs((int)low) - 1;
-	const struct choice y = load_choice(c, group, token, 32);
-
-	return 31 + __ffs((int)__ballot_sync(ALL_LANES, y.slot >= 0));
-}
-
-template <int DTYPE, bool WIDE>
+template <int DTYPE, int HOW>
 static __device__ __forceinline__ bool
 send_part(const struct combine *c, const struct choice *x, int32_t group,
           int32_t token, const struct piece *p)
 {
-	bool any;
+	const int32_t first = first_here<HOW>(c, x, group, token);
 	uint4 v;
 
-	if (!part_block<DTYPE, WIDE>(c, *x, group, token, p->at, p->bytes, &any,
-	                             &v))
+	if (first < 0)
+		return true;
+	if (!part_blocks<DTYPE, HOW, 1, 2 * IN_FLIGHT>(c, *x, group, token,
+	                                               p->at, 0, &v))
 		return false;
-	if (any)
-		store_to_group(c, group, token, first_here(c, x, group, token),
-		               p, v);
+	store_to_group<HOW>(c, group, token, first, p, v);
 	return true;
-}
-
-/* The groups after the own one, then the own if it has other ranks. */
-static __device__ __forceinline__ int32_t nth_group(const struct combine *c,
-                                                    int32_t n)
-{
-	return (c->a->ch.group + n) % c->a->ch.n_groups;
-}
-
-static __device__ __forceinline__ bool has_receivers(const struct combine *c,
-                                                     int32_t group)
-{
-	return group != c->a->ch.group || c->a->ch.group_size > 1;
 }
 
 /*
  * Items are (token, part of its lines), numbered through all groups. x was
  * loaded for the first item of this warp, if that is of the first group.
  */
-template <int DTYPE, bool WIDE>
+template <int DTYPE, int HOW>
 static __device__ __forceinline__ bool
 send_all(const struct combine *c, int32_t item, int32_t step, int32_t n_parts,
          struct choice x)
@@ -207,6 +185,7 @@ send_all(const struct combine *c, int32_t item, int32_t step, int32_t n_parts,
 	const struct ferry_cuda_channel *ch = &c->a->ch;
 	bool loaded = true;
 
+#pragma unroll 1
 	for (int32_t i = 1; i <= ch->n_groups; i++) {
 		const int32_t group = nth_group(c, i);
 
@@ -214,6 +193,7 @@ send_all(const struct combine *c, int32_t item, int32_t step, int32_t n_parts,
 			continue;
 		const int32_t n = c->shared->n_tokens[group] * n_parts;
 
+#pragma unroll 1
 		for (; item < n; item += step, loaded = false) {
 			const int32_t token = item / n_parts;
 			const struct piece p =
@@ -222,11 +202,11 @@ send_all(const struct combine *c, int32_t item, int32_t step, int32_t n_parts,
 
 			if (!loaded)
 				x = load_choice(c, group, token, 0);
-			if (!(ch->combine == FERRY_EXACT
-			              ? send_exact<DTYPE, WIDE>(c, x, group,
-			                                        token, &p)
-			              : send_part<DTYPE, WIDE>(c, &x, group,
-			                                       token, &p)))
+			if (!(is_exact<HOW>(c)
+			              ? send_exact<DTYPE, HOW>(c, x, group,
+			                                       token, &p)
+			              : send_part<DTYPE, HOW>(c, &x, group,
+			                                      token, &p)))
 				return false;
 		}
 		item -= n;
@@ -261,7 +241,7 @@ static __device__ __forceinline__ uint4 block_of(uint64_t a, uint64_t b,
 }
 
 /* Adds terms as they come, in order. False: the channel has ended. */
-template <int DTYPE, bool WIDE>
+template <int DTYPE, int HOW>
 static __device__ __forceinline__ bool
 add_terms(const struct combine *c, const struct terms *t, uint4 own,
           const struct piece *p, float acc[BLOCK_MOST])
@@ -269,6 +249,7 @@ add_terms(const struct combine *c, const struct terms *t, uint4 own,
 	struct wait w = wait_begin(&c->a->ch, FERRY_PHASE_COMBINE_RECV,
 	                           c->a->slot, c->epoch);
 
+#pragma unroll 1
 	for (uint32_t left = t->all; left;) {
 		int32_t from[IN_FLIGHT];
 		uint4 v[IN_FLIGHT];
@@ -284,10 +265,11 @@ add_terms(const struct combine *c, const struct terms *t, uint4 own,
 			else if (from[i] == t->own)
 				v[i] = own;
 			else
-				v[i] = load_block<DTYPE, WIDE>(
+				v[i] = load_block<DTYPE, HOW != HOW_ANY>(
 					row_of_lane(t, from[i]) + p->at,
 					p->bytes);
 		}
+#pragma unroll 1
 		while (missing) {
 			uint64_t a[IN_FLIGHT], b[IN_FLIGHT];
 			bool there[IN_FLIGHT];
@@ -325,46 +307,48 @@ add_terms(const struct combine *c, const struct terms *t, uint4 own,
 	return true;
 }
 
-template <int DTYPE, bool WIDE>
+template <int DTYPE, int HOW>
 static __device__ __forceinline__ bool
 sum_exact(const struct combine *c, struct own_choice x, int32_t token,
           const struct piece *p, float acc[BLOCK_MOST])
 {
 	struct terms t;
 
-	for (int32_t base = 0; base < c->a->topk; base += 32) {
+#pragma unroll 1
+	for (int32_t base = 0; base < (HOW == HOW_ANY ? c->a->topk : 1);
+	     base += 32) {
 		if (base)
 			x = load_own_choice(c, token, base);
 		if (!exact_terms(c, &x, token, base, &t) ||
-		    !add_terms<DTYPE, WIDE>(c, &t, make_uint4(0, 0, 0, 0), p,
-		                            acc))
+		    !add_terms<DTYPE, HOW>(c, &t, make_uint4(0, 0, 0, 0), p,
+		                           acc))
 			return false;
 	}
 	return true;
 }
 
 /* The own part first: the others fly meanwhile. */
-template <int DTYPE, bool WIDE>
+template <int DTYPE, int HOW>
 static __device__ __forceinline__ bool
 sum_reduced(const struct combine *c, const struct own_choice *x, int32_t token,
             const struct piece *p, float acc[BLOCK_MOST])
 {
 	struct rank_walk walk;
 	struct terms t;
-	bool any;
 	uint4 own;
 
-	if (!part_block<DTYPE, WIDE>(c, x->here, c->a->ch.group, token, p->at,
-	                             p->bytes, &any, &own))
+	if (!part_blocks<DTYPE, HOW, 1, 2 * IN_FLIGHT>(
+		    c, x->here, c->a->ch.group, token, p->at, 0, &own))
 		return false;
-	walk = walk_begin(c, x, token);
+	walk = walk_begin<HOW>(c, x, token);
+#pragma unroll 1
 	while (reduced_terms(c, &walk, token, &t))
-		if (!add_terms<DTYPE, WIDE>(c, &t, own, p, acc))
+		if (!add_terms<DTYPE, HOW>(c, &t, own, p, acc))
 			return false;
 	return true;
 }
 
-template <int DTYPE, bool WIDE>
+template <int DTYPE, int HOW>
 static __device__ __forceinline__ bool
 receive_all(const struct combine *c, int32_t item, int32_t step,
             int32_t n_parts, struct own_choice x)
@@ -373,6 +357,7 @@ receive_all(const struct combine *c, int32_t item, int32_t step,
 	const int32_t n = c->shared->n_tokens[ch->group] * n_parts;
 	bool loaded = true;
 
+#pragma unroll 1
 	for (; item < n; item += step, loaded = false) {
 		const int32_t token = item / n_parts;
 		const struct piece p = piece_of(c->lane, item % n_parts,
@@ -381,18 +366,17 @@ receive_all(const struct combine *c, int32_t item, int32_t step,
 
 		if (!loaded)
 			x = load_own_choice(c, token, 0);
-		if (!(ch->combine == FERRY_EXACT
-		              ? sum_exact<DTYPE, WIDE>(c, x, token, &p, acc)
-		              : sum_reduced<DTYPE, WIDE>(c, &x, token, &p,
-		                                         acc)))
+		if (!(is_exact<HOW>(c)
+		              ? sum_exact<DTYPE, HOW>(c, x, token, &p, acc)
+		              : sum_reduced<DTYPE, HOW>(c, &x, token, &p, acc)))
 			return false;
-		finish_block<DTYPE, WIDE>(c->a, token, p.at,
-		                          p.upper ? 0 : p.bytes, acc);
+		finish_block<DTYPE, HOW != HOW_ANY>(c->a, token, p.at,
+		                                    p.upper ? 0 : p.bytes, acc);
 	}
 	return true;
 }
 
-template <int DTYPE, bool WIDE>
+template <int DTYPE, int HOW>
 static __global__ void __launch_bounds__(THREADS, 1)
 	combine_lines(const __grid_constant__ struct ferry_cuda_combine a)
 {
@@ -407,7 +391,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 	const int32_t token = item / n_parts;
 	struct combine c = {&a, &shared, 0, 0, (int32_t)threadIdx.x % 32};
 	struct choice x = {-1, 0, 0};
-	struct own_choice own = {x, NO_RANK};
+	struct own_choice own = {x, -1};
 
 	/* On the way before the slot is known; within the arrays if unused. */
 	if (token < a.ch.max_tokens) {
@@ -419,25 +403,28 @@ static __global__ void __launch_bounds__(THREADS, 1)
 	if (!combine_begin(&c, &shared))
 		return;
 	if (a.parts & FERRY_CUDA_SEND &&
-	    !send_all<DTYPE, WIDE>(&c, item, step, n_parts, x))
+	    !send_all<DTYPE, HOW>(&c, item, step, n_parts, x))
 		return;
 	combine_advance(&c);
 	if (a.parts & FERRY_CUDA_RECV)
-		receive_all<DTYPE, WIDE>(&c, item, step, n_parts, own);
+		receive_all<DTYPE, HOW>(&c, item, step, n_parts, own);
 }
 
 typedef void kernel(const struct ferry_cuda_combine a);
 
-static kernel *kernel_of(int32_t dtype, bool wide)
+template <int DTYPE> static kernel *kernel_how(int how)
 {
-	if (dtype == FERRY_BF16)
-		return wide ? combine_lines<FERRY_BF16, true>
-		            : combine_lines<FERRY_BF16, false>;
-	if (dtype == FERRY_FP16)
-		return wide ? combine_lines<FERRY_FP16, true>
-		            : combine_lines<FERRY_FP16, false>;
-	return wide ? combine_lines<FERRY_FP32, true>
-	            : combine_lines<FERRY_FP32, false>;
+	return how == HOW_EXACT       ? combine_lines<DTYPE, HOW_EXACT>
+	       : how == HOW_REDUCED   ? combine_lines<DTYPE, HOW_REDUCED>
+	       : how == HOW_PRESUMMED ? combine_lines<DTYPE, HOW_PRESUMMED>
+	                              : combine_lines<DTYPE, HOW_ANY>;
+}
+
+static kernel *kernel_of(int32_t dtype, int how)
+{
+	return dtype == FERRY_BF16   ? kernel_how<FERRY_BF16>(how)
+	       : dtype == FERRY_FP16 ? kernel_how<FERRY_FP16>(how)
+	                             : kernel_how<FERRY_FP32>(how);
 }
 
 static const char *refuse(const struct ferry_cuda_channel *ch)
@@ -456,12 +443,11 @@ static int load(const struct ferry_cuda_channel *ch, struct ferry_cuda_fit *fit)
 {
 	int ctas = 0;
 
-	for (int wide = 0; wide < 2; wide++) {
+	for (int how = 0; how < N_HOWS; how++) {
 		const cudaError_t error =
 			cudaOccupancyMaxActiveBlocksPerMultiprocessor(
 				&ctas,
-				(const void *)kernel_of(ch->combine_dtype,
-		                                        wide),
+				(const void *)kernel_of(ch->combine_dtype, how),
 				THREADS, 0);
 
 		if (error != cudaSuccess)
@@ -493,7 +479,7 @@ static int launch(const struct ferry_cuda_combine *args, int32_t ctas,
 	const unsigned n = (unsigned)(useful < ctas ? useful : ctas);
 
 	return (int)cudaLaunchKernel(
-		(const void *)kernel_of(a.ch.combine_dtype, rows_are_wide(&a)),
+		(const void *)kernel_of(a.ch.combine_dtype, how_of(&a)),
 		dim3(n ? n : 1), dim3(THREADS), arguments, 0, stream);
 }
 

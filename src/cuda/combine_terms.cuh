@@ -19,6 +19,12 @@ enum {
 	NO_RANK = INT32_MAX,
 };
 
+/*
+ * What a kernel is compiled for: one way of combining with rows on multiples
+ * of 16 and at most 32 choices, or, HOW_ANY, whatever there is.
+ */
+enum { HOW_ANY, HOW_EXACT, HOW_REDUCED, HOW_PRESUMMED, N_HOWS };
+
 static constexpr uint32_t ALL_LANES = 0xffffffff;
 
 struct combine_shared {
@@ -26,11 +32,12 @@ struct combine_shared {
 	int32_t n_tokens[FERRY_CUDA_MAX_RANKS];
 	uint64_t epoch;
 	uint32_t state, broken;
+	uint32_t stop_round; /* of a team, at which it gives up */
 };
 
 struct combine {
 	const struct ferry_cuda_combine *a;
-	const struct combine_shared *shared;
+	struct combine_shared *shared;
 	uint64_t epoch;
 	uint32_t ticket; /* thread 0: of this block, from 0 */
 	int32_t lane;
@@ -45,7 +52,7 @@ struct choice {
 /* A choice of an own token. */
 struct own_choice {
 	struct choice here; /* weight: also that EXACT sums with */
-	int32_t rank;       /* that answers, NO_RANK: nobody */
+	int32_t slot;       /* in the world that answers, -1: nobody */
 };
 
 /* Up to 32 terms of a sum, one of each lane. */
@@ -58,9 +65,25 @@ struct terms {
 	int32_t rank;
 };
 
-static __device__ __forceinline__ int32_t half_of(const struct combine *c)
+template <int HOW>
+static __device__ __forceinline__ bool is_exact(const struct combine *c)
 {
-	return (int32_t)(c->epoch & 1);
+	return HOW == HOW_ANY ? c->a->ch.combine == FERRY_EXACT
+	                      : HOW == HOW_EXACT;
+}
+
+template <int HOW>
+static __device__ __forceinline__ bool is_presummed(const struct combine *c)
+{
+	return HOW == HOW_ANY ? c->a->in.layout == FERRY_FROM_PRESUMMED
+	                      : HOW == HOW_PRESUMMED;
+}
+
+/* More choices than lanes? */
+template <int HOW>
+static __device__ __forceinline__ bool is_many(const struct combine *c)
+{
+	return HOW == HOW_ANY && c->a->topk > 32;
 }
 
 static __device__ __forceinline__ size_t choice_index(const struct combine *c,
@@ -111,19 +134,39 @@ load_own_choice(const struct combine *c, int32_t token, int32_t base)
 	const struct ferry_cuda_op *op = &c->a->op;
 	const int32_t k = base + c->lane;
 	const size_t i = choice_index(c, 0, token, k);
-	struct own_choice x = {{-1, 0, 1}, NO_RANK};
+	struct own_choice x = {{-1, 0, 1}, -1};
 
 	if (k >= c->a->topk)
 		return x;
-	const int32_t slot = op->own_slots[i];
-	const bool dropped = op->dropped && op->dropped[i];
-
+	x.slot = op->own_slots[i];
+	if (op->dropped && op->dropped[i])
+		x.slot = -1;
 	x.here = load_copy(c, choice_index(c, c->a->ch.group, token, k));
 	if (weighs(c))
 		x.here.weight = op->own_weights[i];
-	if (slot >= 0 && !dropped)
-		x.rank = rank_of_slot(&c->a->ch, slot);
 	return x;
+}
+
+/* The rank that answers, NO_RANK: nobody. */
+static __device__ __forceinline__ int32_t rank_of(const struct combine *c,
+                                                  const struct own_choice *x)
+{
+	return x->slot < 0 ? (int32_t)NO_RANK
+	                   : rank_of_slot(&c->a->ch, x->slot);
+}
+
+static __device__ __noinline__ void
+fail_order(const struct ferry_cuda_combine *a, uint64_t epoch)
+{
+	const struct wait w = wait_begin(&a->ch,
+	                                 a->parts & FERRY_CUDA_SEND
+	                                         ? FERRY_PHASE_COMBINE_SEND
+	                                         : FERRY_PHASE_COMBINE_RECV,
+	                                 a->slot, epoch);
+	const struct ferry_cuda_record r =
+		record_of(FERRY_STATE, a->ch.rank, &w, FERRY_CUDA_BAD_ORDER);
+
+	fail(&a->ch, &r);
 }
 
 /*
@@ -137,15 +180,22 @@ static __device__ inline bool combine_begin(struct combine *c,
 	const struct ferry_cuda_channel *ch = &a->ch;
 	const bool packed = a->in.layout == FERRY_FROM_PACKED;
 
-	if (threadIdx.x == 0)
-		s->epoch = load_relaxed_gpu(&a->op.slot->epoch);
-	if (threadIdx.x == 1)
-		s->state = load_relaxed_gpu(&a->op.slot->state);
-	if (threadIdx.x == 2)
-		s->broken = is_broken(ch);
+	if (threadIdx.x == 0) {
+		/* All on their way before the first is waited for. */
+		const uint64_t epoch = load_relaxed_gpu(&a->op.slot->epoch);
+		const uint32_t state = load_relaxed_gpu(&a->op.slot->state);
+		const bool broken = is_broken(ch);
+
+		s->epoch = epoch;
+		s->state = state;
+		s->broken = broken;
+		s->stop_round = UINT32_MAX;
+	}
+#pragma unroll 1
 	for (int32_t i = (int32_t)threadIdx.x; i < ch->n_groups;
 	     i += (int32_t)blockDim.x)
 		s->n_tokens[i] = a->op.n_tokens[i];
+#pragma unroll 1
 	for (int32_t i = (int32_t)threadIdx.x;
 	     packed && i < min(ch->own_expert_slots, (int32_t)KEPT_OFFSETS);
 	     i += (int32_t)blockDim.x)
@@ -161,16 +211,8 @@ static __device__ inline bool combine_begin(struct combine *c,
 			c->ticket = add_relaxed_gpu(&a->op.slot->tickets, 1);
 		return true;
 	}
-	const struct wait w = wait_begin(ch,
-	                                 a->parts & FERRY_CUDA_SEND
-	                                         ? FERRY_PHASE_COMBINE_SEND
-	                                         : FERRY_PHASE_COMBINE_RECV,
-	                                 a->slot, c->epoch);
-	const struct ferry_cuda_record r =
-		record_of(FERRY_STATE, ch->rank, &w, FERRY_CUDA_BAD_ORDER);
-
 	if (threadIdx.x == 0)
-		fail(ch, &r);
+		fail_order(a, c->epoch);
 	return false;
 }
 
@@ -298,14 +340,15 @@ static __device__ __forceinline__ bool exact_terms(const struct combine *c,
 
 	if (!here_terms(c, &x->here, token, base, t))
 		return false;
-	const bool comes = x->rank != NO_RANK && x->rank != ch->rank;
+	const int32_t rank = rank_of(c, x);
+	const bool comes = rank != NO_RANK && rank != ch->rank;
 
 	if (comes)
 		t->row = back_at(ch, ch->rank, c->a->slot, token,
 		                 base + c->lane);
 	t->comes = __ballot_sync(ALL_LANES, comes);
 	t->all |= t->comes;
-	t->rank = x->rank;
+	t->rank = rank;
 	return true;
 }
 
@@ -315,13 +358,17 @@ struct rank_walk {
 	int32_t last;    /* that had its turn */
 };
 
+template <int HOW>
 static __device__ __forceinline__ struct rank_walk
 walk_begin(const struct combine *c, const struct own_choice *x, int32_t token)
 {
-	struct rank_walk w = {{x->rank, NO_RANK}, -1};
+	struct rank_walk w = {{rank_of(c, x), NO_RANK}, -1};
 
-	if (c->a->topk > 32)
-		w.rank[1] = load_own_choice(c, token, 32).rank;
+	if (is_many<HOW>(c)) {
+		const struct own_choice y = load_own_choice(c, token, 32);
+
+		w.rank[1] = rank_of(c, &y);
+	}
 	return w;
 }
 
@@ -350,6 +397,7 @@ static __device__ __forceinline__ bool reduced_terms(const struct combine *c,
 	int32_t n = 0;
 
 	*t = {0, 0, -1, NULL, 1, NO_RANK};
+#pragma unroll 1
 	for (; n < 32; n++) {
 		int32_t choice;
 		const int32_t rank = next_rank(w, &choice);
@@ -374,6 +422,35 @@ static __device__ __forceinline__ bool reduced_terms(const struct combine *c,
 	return n > 0;
 }
 
+/* The first choice of a token that is served here; x is choice `lane`. */
+template <int HOW>
+static __device__ __forceinline__ int32_t first_here(const struct combine *c,
+                                                     const struct choice *x,
+                                                     int32_t group,
+                                                     int32_t token)
+{
+	const uint32_t low = __ballot_sync(ALL_LANES, x->slot >= 0);
+
+	if (low || !is_many<HOW>(c))
+		return __ffs((int)low) - 1;
+	const struct choice y = load_choice(c, group, token, 32);
+
+	return 31 + __ffs((int)__ballot_sync(ALL_LANES, y.slot >= 0));
+}
+
+/* The groups after the own one, then the own if it has other ranks. */
+static __device__ __forceinline__ int32_t nth_group(const struct combine *c,
+                                                    int32_t n)
+{
+	return (c->a->ch.group + n) % c->a->ch.n_groups;
+}
+
+static __device__ __forceinline__ bool has_receivers(const struct combine *c,
+                                                     int32_t group)
+{
+	return group != c->a->ch.group || c->a->ch.group_size > 1;
+}
+
 /* The next lane of *left, and takes it out; -1: none is left. */
 static __device__ __forceinline__ int32_t next_lane(uint32_t *left)
 {
@@ -383,65 +460,121 @@ static __device__ __forceinline__ int32_t next_lane(uint32_t *left)
 	return lane;
 }
 
-/* Adds rows of y, all there: `at` and `bytes` are of this lane's block. */
-template <int DTYPE, bool WIDE, int N>
-static __device__ __forceinline__ void add_rows(float acc[BLOCK_MOST],
-                                                const struct terms *t,
-                                                int32_t at, int32_t bytes)
+static __device__ __forceinline__ int32_t block_bytes(const struct combine *c,
+                                                      int32_t at)
 {
+	return max(0, min((int32_t)c->a->row_bytes - at, (int32_t)BLOCK_BYTES));
+}
+
+/*
+ * Adds rows of y to BATCH blocks of this lane, `step` bytes apart; N rows at a
+ * time are in flight.
+ */
+template <int DTYPE, int HOW, int BATCH, int N>
+static __device__ __forceinline__ void
+add_rows(const struct combine *c, const struct terms *t, int32_t at,
+         int32_t step, float acc[BATCH][BLOCK_MOST])
+{
+#pragma unroll 1
 	for (uint32_t left = t->all; left;) {
 		int32_t from[N];
-		uint4 v[N];
+		uint4 v[N][BATCH];
 
 #pragma unroll
 		for (int i = 0; i < N; i++) {
 			from[i] = next_lane(&left);
-			if (from[i] >= 0)
-				v[i] = load_block<DTYPE, WIDE>(
-					row_of_lane(t, from[i]) + at, bytes);
+			if (from[i] < 0)
+				continue;
+			const unsigned char *row = row_of_lane(t, from[i]) + at;
+
+#pragma unroll
+			for (int j = 0; j < BATCH; j++)
+				v[i][j] = load_block<DTYPE, HOW != HOW_ANY>(
+					row + j * step,
+					block_bytes(c, at + j * step));
 		}
 #pragma unroll
-		for (int i = 0; i < N; i++)
-			if (from[i] >= 0)
-				add_block<DTYPE>(acc, v[i],
-				                 __shfl_sync(ALL_LANES,
-				                             t->weight,
-				                             from[i]));
+		for (int i = 0; i < N; i++) {
+			if (from[i] < 0)
+				continue;
+			const float weight =
+				__shfl_sync(ALL_LANES, t->weight, from[i]);
+
+#pragma unroll
+			for (int j = 0; j < BATCH; j++)
+				add_block<DTYPE>(acc[j], v[i][j], weight);
+		}
 	}
 }
 
-/*
- * This lane's block of the part of a REDUCED sum that this rank forms, of the
- * choices of a token that are served here; x is choice `lane`. *any: there is
- * one. False: the channel has ended.
- */
-template <int DTYPE, bool WIDE>
-static __device__ __forceinline__ bool
-part_block(const struct combine *c, struct choice x, int32_t group,
-           int32_t token, int32_t at, int32_t bytes, bool *any, uint4 *part)
+/* Is a token served here? x is choice `lane`. */
+template <int HOW>
+static __device__ __forceinline__ bool is_here(const struct combine *c,
+                                               const struct choice *x,
+                                               int32_t group, int32_t token)
 {
-	float acc[BLOCK_MOST] = {0};
-	struct terms t;
+	bool here = __any_sync(ALL_LANES, x->slot >= 0);
 
-	*any = false;
-	for (int32_t base = 0; base < c->a->topk; base += 32) {
+	if (!here && is_many<HOW>(c)) {
+		const struct choice y = load_choice(c, group, token, 32);
+
+		here = __any_sync(ALL_LANES, y.slot >= 0);
+	}
+	return here;
+}
+
+/*
+ * BATCH blocks of the part of a REDUCED sum that this rank forms, of the
+ * choices of a token that are served here; x is choice `lane`. Without any the
+ * part means nothing. False: the channel has ended.
+ */
+template <int DTYPE, int HOW, int BATCH, int N>
+static __device__ __forceinline__ bool
+part_blocks(const struct combine *c, struct choice x, int32_t group,
+            int32_t token, int32_t at, int32_t step, uint4 part[BATCH])
+{
+	float acc[BATCH][BLOCK_MOST] = {{0}};
+
+	if (is_presummed<HOW>(c)) {
+		const unsigned char *row = presummed_row(c, group, token) + at;
+
+		if (!is_here<HOW>(c, &x, group, token))
+			return true;
+		if (!c->a->in.y) {
+			fail_row(c->a, c->epoch, token, -1, 0);
+			return false;
+		}
+#pragma unroll
+		for (int j = 0; j < BATCH; j++)
+			part[j] = load_block<DTYPE, HOW != HOW_ANY>(
+				row + j * step, block_bytes(c, at + j * step));
+		return true;
+	}
+#pragma unroll 1
+	for (int32_t base = 0; base < (HOW == HOW_ANY ? c->a->topk : 1);
+	     base += 32) {
+		struct terms t;
+
 		if (base)
 			x = load_choice(c, group, token, base);
-		if (c->a->in.layout == FERRY_FROM_PRESUMMED) {
-			*any = *any || __any_sync(ALL_LANES, x.slot >= 0);
-			continue;
-		}
 		if (!here_terms(c, &x, token, base, &t))
 			return false;
-		*any = *any || t.all;
-		add_rows<DTYPE, WIDE, 2 * IN_FLIGHT>(acc, &t, at, bytes);
+		add_rows<DTYPE, HOW, BATCH, N>(c, &t, at, step, acc);
 	}
-	if (c->a->in.layout != FERRY_FROM_PRESUMMED)
-		*part = round_block<DTYPE>(acc);
-	else if (*any)
-		*part = load_block<DTYPE, WIDE>(
-			presummed_row(c, group, token) + at, bytes);
+#pragma unroll
+	for (int j = 0; j < BATCH; j++)
+		part[j] = round_block<DTYPE>(acc[j]);
 	return true;
+}
+
+/* Host: the kernel that serves a call. */
+static inline int how_of(const struct ferry_cuda_combine *a)
+{
+	if (!rows_are_wide(a) || a->topk > 32)
+		return HOW_ANY;
+	return a->ch.combine == FERRY_EXACT           ? HOW_EXACT
+	       : a->in.layout == FERRY_FROM_PRESUMMED ? HOW_PRESUMMED
+	                                              : HOW_REDUCED;
 }
 
 #endif
