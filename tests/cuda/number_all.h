@@ -8,7 +8,8 @@
 #ifdef __cplusplus
 extern "C"
 #endif
-/* A CUDA error; *first is the bits of the first float that differs. */
-int number_compare_all(uint64_t *n_wrong, uint64_t *first);
+	/* A CUDA error; *first is the bits of the first float that differs. */
+	int
+	number_compare_all(uint64_t *n_wrong, uint64_t *first);
 
 #endif
