@@ -40,6 +40,7 @@ static void pairs(struct rank *rank)
 	config.layout = v->layout;
 	config.combine = v->combine;
 	config.path = run_args.path;
+	config.device = run_args.device;
 	struct ferry_moe *moe = open_moe(rank, &config);
 	struct smoke_pair *p = smoke_open(rank, moe, &config, 0);
 

@@ -30,6 +30,7 @@ static struct smoke_pair *open_pair(struct rank *rank)
 	struct ferry_moe *moe;
 
 	config.path = run_args.path;
+	config.device = run_args.device;
 	RANKS_OK(ferry_moe_open(rank->world, &config, &moe));
 	ranks_defer(close_moe, moe);
 	return smoke_open(rank, moe, &config, 0);
@@ -80,6 +81,8 @@ static void check_stats(const struct ferry_moe_stats *got,
 	RANKS_EQ(got->n_dispatches, TURNS);
 	RANKS_EQ(got->n_combines, TURNS);
 	RANKS_EQ(got->tokens_sent, expected->tokens_sent);
+	if (run_on_gpus())
+		return; /* the rest is known to the GPU only */
 	RANKS_EQ(got->rows_received, expected->rows_received);
 	RANKS_EQ(got->rows_dropped, 0);
 	RANKS_EQ(got->wire_bytes_dispatch, expected->wire_bytes_dispatch);
@@ -104,6 +107,8 @@ static void counters(struct rank *rank)
 	}
 	RANKS_OK(ferry_moe_get_stats(p->moe, &got));
 	check_stats(&got, &expected);
+	if (run_on_gpus())
+		return;
 	RANKS_CHECK(got.hottest_slot >= 0);
 	RANKS_EQ(got.hottest_rows, by_slot[got.hottest_slot]);
 	for (int32_t s = 0; s < p->need.max_expert_slots; s++)

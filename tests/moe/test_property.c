@@ -114,7 +114,8 @@ static void check_tally(const struct drive *d, const struct tally *tally)
 	RANKS_OK(ferry_moe_get_stats(d->moe, &stats));
 	RANKS_EQ(stats.n_dispatches, tally->n_dispatches);
 	RANKS_EQ(stats.n_combines, tally->n_combines);
-	RANKS_EQ(stats.rows_received, tally->rows_received);
+	if (!run_on_gpus()) /* the host is not told */
+		RANKS_EQ(stats.rows_received, tally->rows_received);
 }
 
 /*
