@@ -12,9 +12,6 @@ put(struct ferry_blame *blame, enum ferry_status status, int32_t rank,
 {
 	va_list args;
 
-	va_start(args, fmt);
-	vsnprintf(blame->text, sizeof(blame->text), fmt, args);
-	va_end(args);
 	blame->verdict = (struct ferry_verdict){
 		.status = status,
 		.root = rank,
@@ -23,6 +20,9 @@ put(struct ferry_blame *blame, enum ferry_status status, int32_t rank,
 		.choice = -1,
 		.value = value,
 	};
+	va_start(args, fmt);
+	vsnprintf(blame->text, sizeof(blame->text), fmt, args);
+	va_end(args);
 }
 
 void ferry_blame_mark(struct ferry_blame *blame,

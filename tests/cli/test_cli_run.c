@@ -226,7 +226,7 @@ static void test_failure_ends_the_others(void **state)
 	assert_int_equal(p.status, 3);
 	assert_contains(p.err, "ferry run: ending 2 other ranks\n");
 	assert_true(ferry_now_ns() - start_ns >= 200 * 1000000u);
-	assert_true(ferry_now_ns() - start_ns < 20 * 1000000000u);
+	assert_true(ferry_now_ns() - start_ns < 20 * UINT64_C(1000000000));
 	await_none(mark);
 	program_free(&p);
 }
@@ -357,7 +357,7 @@ static void test_background_child(void **state)
 	(void)state;
 	assert_int_equal(p.status, 0);
 	assert_string_equal(p.out, "[0] last\n");
-	assert_true(ferry_now_ns() - start_ns < 10 * 1000000000u);
+	assert_true(ferry_now_ns() - start_ns < 10 * UINT64_C(1000000000));
 	program_free(&p);
 }
 
@@ -392,7 +392,7 @@ static void test_flood(void **state)
 	kill(pid, SIGTERM);
 	assert_int_equal(program_wait(pid), 128 + SIGTERM);
 	assert_int_equal(program_wait(reader), 0);
-	assert_true(ferry_now_ns() - start_ns < 40 * 1000000000u);
+	assert_true(ferry_now_ns() - start_ns < 40 * UINT64_C(1000000000));
 }
 
 /* Nor does what a rank leaves behind keep it. */
@@ -403,7 +403,7 @@ static void test_flood_of_a_background_child(void **state)
 
 	(void)state;
 	assert_int_equal(p.status, 0);
-	assert_true(ferry_now_ns() - start_ns < 40 * 1000000000u);
+	assert_true(ferry_now_ns() - start_ns < 40 * UINT64_C(1000000000));
 	program_free(&p);
 }
 
