@@ -48,6 +48,8 @@ static bool with_value(const char *program, const char *name, const char *value)
 		run_args.count = atoi(value);
 	else if (!strcmp(name, "--seconds"))
 		run_args.seconds = atoi(value);
+	else if (!strcmp(name, "--timeout-ms"))
+		run_args.timeout_ms = atoi(value);
 	else if (!strcmp(name, "--ranks"))
 		run_args.ranks = atoi(value);
 	else if (!strcmp(name, "--gpus"))
@@ -130,5 +132,7 @@ struct ranks run_args_ranks(int32_t n_ranks)
 	/* A GPU that waits in vain costs everybody who shares it. */
 	if (run_on_gpus())
 		how.timeout_ms = 8000;
+	if (run_args.timeout_ms)
+		how.timeout_ms = run_args.timeout_ms;
 	return how;
 }

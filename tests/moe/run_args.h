@@ -9,6 +9,7 @@
  * none. --path lines|chunks of channels that do not say, --fused: one call for
  * send and recv, --streams N: calls take N streams in turn, --gpus N: no more
  * than so many. --ranks N: of programs that try several numbers, this one.
+ * --timeout-ms N: of waits.
  */
 #ifndef RUN_ARGS_H
 #define RUN_ARGS_H
@@ -30,6 +31,7 @@ struct run_args {
 	bool fused;
 	int streams; /* of a rank */
 	int ranks;   /* 0: not given */
+	int timeout_ms;
 };
 
 /*

@@ -20,6 +20,8 @@ static struct ferry_moe *open_moe(struct rank *rank,
 {
 	struct ferry_moe *moe;
 
+	/* Streams outlast the channel: what comes first ends last. */
+	(void)rank_memory_of(rank, 1);
 	RANKS_OK(ferry_moe_open(rank->world, config, &moe));
 	ranks_defer(close_moe, moe);
 	return moe;

@@ -31,6 +31,8 @@ static struct smoke_pair *open_pair(struct rank *rank)
 
 	config.path = run_args.path;
 	config.device = run_args.device;
+	/* Streams outlast the channel: what comes first ends last. */
+	(void)rank_memory_of(rank, 1);
 	RANKS_OK(ferry_moe_open(rank->world, &config, &moe));
 	ranks_defer(close_moe, moe);
 	return smoke_open(rank, moe, &config, 0);

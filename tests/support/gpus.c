@@ -3,11 +3,13 @@
 #include "gpus.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cuda/cuda_info.h"
+#include "fabric/gpu.h"
 
 struct answer {
 	int32_t n;
@@ -24,7 +26,7 @@ _Noreturn static void ask(int out)
 	_exit(write(out, &a, sizeof(a)) == (ssize_t)sizeof(a) ? 0 : 1);
 }
 
-int32_t gpus_count(char reason[GPUS_REASON])
+static int32_t ask_driver(char reason[GPUS_REASON])
 {
 	struct answer a = {.reason = "nobody could ask the driver"};
 	int ends[2];
@@ -42,5 +44,17 @@ int32_t gpus_count(char reason[GPUS_REASON])
 			waitpid(pid, NULL, 0);
 	}
 	snprintf(reason, GPUS_REASON, "%s", a.reason);
-	return a.n < GPUS_MAX ? a.n : GPUS_MAX;
+	return a.n;
+}
+
+int32_t gpus_count(char reason[GPUS_REASON])
+{
+	char sighted[FERRY_GPU_REASON_BYTES];
+	int32_t n = ferry_gpu_sighted(sighted);
+
+	snprintf(reason, GPUS_REASON, "%.*s", GPUS_REASON - 1, sighted);
+	/* Waking the driver takes a second; it knows why there are none. */
+	if (n == 0 || getenv("CUDA_VISIBLE_DEVICES"))
+		n = ask_driver(reason);
+	return n < GPUS_MAX ? n : GPUS_MAX;
 }
