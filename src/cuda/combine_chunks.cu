@@ -11,8 +11,8 @@
  * Steps
  *	1. op->slot: epoch, state; poison            relaxed
  *	2. a ticket for each block; the last one moves the state on
- *	3. y -> back, sums by stores, copies by bulk copies through shared
- *memory
+ *	3. y -> back: sums by stores, copies by bulk copies through shared
+ *	   memory
  *	4. when the rows of a chunk are written: back_flag = epoch, to each rank
  *	   of the group                              release, partner 5
  *	5. back_flag[every source][chunk] until it is the epoch

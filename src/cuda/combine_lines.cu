@@ -6,10 +6,12 @@
  *	parts SEND: sends the expert outputs back to every rank of the token's
  *	group: EXACT a row per (token, choice), REDUCED a row per (token, rank),
  *	summed here and rounded once. parts RECV: waits for what comes and
- *writes the sum of each own token. Both in one launch: fused. Buffers y: the
- *caller's. What own tokens need of it never passes the window. op->copies,
- *weights, offsets, n_tokens, own_slots, own_weights, dropped: left by dispatch,
- *read here. back[token][j], windows of the token's group: lines; written by the
+ *	writes the sum of each own token. Both in one launch: fused.
+ * Buffers
+ *	y: the caller's. What own tokens need of it never passes the window.
+ *	op->copies, weights, offsets, n_tokens, own_slots, own_weights, dropped:
+ *	left by dispatch, read here.
+ *	back[token][j], windows of the token's group: lines; written by the
  *	experts' ranks, read by the owner. EXACT: j is the choice. REDUCED: the
  *	sender among the ranks other than the receiver where `back` has a row
  *	for each, else the sender's first choice that is kept.

@@ -30,6 +30,9 @@ ORDER_FILES = {"src/core/order.h", "src/cuda/order.cuh", "src/cuda/copy.cuh"}
 # What C has no word for: the rounding mode of Arm, small floats on GPUs.
 ASM_FILES = {"src/cpu/fp_mode.c", "src/cuda/number.cuh"}
 
+# Kernels that wait for nobody.
+LONE_KERNELS = {"cuda_yard.cu"}
+
 
 def includes(path):
     """Quoted includes of a file, as resolved paths."""
@@ -197,6 +200,29 @@ def files_say_what_they_are(root):
             yield f"{path.relative_to(root)}: no comment after SPDX"
 
 
+def protocols_have_their_headings(root):
+    """Kernels that speak with other GPUs say how, under seven headings."""
+    wanted = ("Does", "Buffers", "Steps", "Flags", "Threads", "Waits", "Cost")
+    for path in tree.files(root, "src/cuda", suffixes=(".cu",)):
+        text = path.read_text()
+        head = text.split("#include", 1)[0]
+        for word in wanted:
+            if ("__global__" in tree.code_only(text)
+                    and path.name not in LONE_KERNELS
+                    and not re.search(rf"^ \*\s+{word}\b", head, re.M)):
+                yield f"{path.relative_to(root)}: no heading {word}"
+
+
+def comments_have_80_columns(root):
+    """clang-format leaves comments as they are."""
+    for path in tree.files(root, "src", "include", "tools", "tests",
+                           "examples", "bench", "dev"):
+        for i, line in enumerate(path.read_text().splitlines(), 1):
+            if (re.match(r"\s*(/\*|\*|//)", line)
+                    and len(line.expandtabs(8)) > 80):
+                yield f"{path.relative_to(root)}:{i}: over 80 columns"
+
+
 def tree_is_self_contained(root):
     """No path of somebody's machine."""
     # Written so that this file does not find itself.
@@ -223,5 +249,6 @@ tree.main(rooms_point_down, public_headers_stand_alone,
           examples_are_outsiders, file_names_are_unique, functions_are_short,
           files_are_short, library_keeps_quiet, order_is_in_one_place,
           nothing_is_left_open, licence_stands_on_top,
-          files_say_what_they_are, tree_is_self_contained,
+          files_say_what_they_are, protocols_have_their_headings,
+          comments_have_80_columns, tree_is_self_contained,
           scripts_are_executable)
