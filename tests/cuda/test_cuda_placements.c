@@ -36,6 +36,7 @@ static struct bench bench_open(struct rank *rank)
 	c.hidden = 8;
 	c.topk = TOPK;
 	c.n_experts = EXPERTS;
+	c.layout = FERRY_EXPERT_PACKED;
 	c.path = run_args.path;
 	RANKS_OK(ferry_moe_open(rank->world, &c, &b.moe));
 	b.memory = rank_memory_of(rank, 1);

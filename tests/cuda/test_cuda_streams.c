@@ -47,18 +47,36 @@ struct bench {
 	uint64_t n_dispatches;
 };
 
-static struct bench bench_open(struct rank *rank)
+static struct bench bench_open_at(struct rank *rank,
+                                  const struct ferry_moe_config *config)
 {
-	const struct ferry_moe_config config = small();
 	struct bench b = {.rng = run_args.seed};
 
 	lab_device(rank);
 	run_args.streams = 3;
-	b.d = drive_open(rank, &config, NULL);
+	b.d = drive_open(rank, config, NULL);
 	const struct drive_step step = random_step(b.d, &b.rng);
 
 	b.op = drive_begin_lasting(b.d, 0, &step);
 	return b;
+}
+
+static struct bench bench_open(struct rank *rank)
+{
+	const struct ferry_moe_config config = small();
+
+	return bench_open_at(rank, &config);
+}
+
+/* What the caller has on `first` comes after what is on `second`. */
+static void join(struct CUstream_st *first, struct CUstream_st *second)
+{
+	cudaEvent_t event;
+
+	LAB_OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+	LAB_OK(cudaEventRecord(event, second));
+	LAB_OK(cudaStreamWaitEvent(first, event, 0));
+	LAB_OK(cudaEventDestroy(event));
 }
 
 static void renew(struct bench *b, struct CUstream_st *stream)
@@ -91,9 +109,10 @@ static void any_streams_body(struct rank *rank)
 	struct bench b = bench_open(rank);
 
 	for (int i = 0; i < 40; i++) {
-		struct CUstream_st *stream = rank_memory_stream(b.d->memory, 0);
+		struct CUstream_st *first = rank_memory_stream(b.d->memory, 0);
+		struct CUstream_st *stream = first;
 
-		renew(&b, stream);
+		renew(&b, first);
 		for (int call = 0; call <= DRIVE_COMBINE_RECV; call++) {
 			/* At first one stream serves all. */
 			if (i > 3)
@@ -103,7 +122,8 @@ static void any_streams_body(struct rank *rank)
 			RANKS_OK(drive_issue(b.op, (enum drive_call)call,
 			                     stream));
 		}
-		drive_finish(b.op, true, stream);
+		join(first, stream);
+		drive_finish(b.op, true, first);
 	}
 	drive_close(b.d);
 }
@@ -181,6 +201,8 @@ static void beside_captures_body(struct rank *rank)
 	cudaGraph_t graph;
 	cudaGraphExec_t exec;
 
+	/* Ranks may be threads: no test may do what the mode forbids. */
+	ranks_meet(0, rank->n_ranks);
 	LAB_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
 	RANKS_OK(drive_issue(b.op, DRIVE_DISPATCH, stream));
 	struct ferry_moe *other;
@@ -190,6 +212,7 @@ static void beside_captures_body(struct rank *rank)
 	ferry_moe_close(other);
 	RANKS_OK(drive_issue(b.op, DRIVE_COMBINE, stream));
 	LAB_OK(cudaStreamEndCapture(stream, &graph));
+	ranks_meet(1, rank->n_ranks);
 	LAB_OK(cudaGraphInstantiate(&exec, graph, 0));
 	for (int i = 0; i < 3; i++) {
 		renew(&b, stream);
@@ -209,11 +232,17 @@ static void channels_open_and_close_beside_captures(void **state)
 	ranks_run(&how, beside_captures_body);
 }
 
-/* Kernels of one channel wait for rank 1, while another comes and goes. */
+/*
+ * Kernels of one channel wait for rank 1, while another comes and goes. They
+ * leave room for the small kernels by which memory is zeroed.
+ */
 static void beside_waits_body(struct rank *rank)
 {
-	const struct ferry_moe_config config = small();
-	struct bench b = bench_open(rank);
+	struct ferry_moe_config config = small();
+
+	config.max_sms = 8;
+	config.path = run_args.path;
+	struct bench b = bench_open_at(rank, &config);
 	struct CUstream_st *stream = rank_memory_stream(b.d->memory, 0);
 
 	renew(&b, stream);
