@@ -127,9 +127,8 @@ static enum ferry_status take_memory(struct ferry_engine *e)
 				    &e->stream, cudaStreamNonBlocking),
 	                    "a stream"));
 	FERRY_TRY(cuda_fail(e,
-	                    (int)ferry_cuda_pin(&e->pinned, sizeof(*e->host),
-	                                        moe->world->cuda_device,
-	                                        e->stream),
+	                    (int)ferry_cuda_pin(moe->world->gpu, &e->pinned,
+	                                        sizeof(*e->host)),
 	                    "pinned memory"));
 	e->host = e->pinned.p;
 	FERRY_TRY(cuda_fail(
@@ -220,7 +219,7 @@ static void free_memory(struct ferry_engine *e)
 	}
 	ferry_cuda_placements_destroy(&e->placements);
 	ferry_cuda_give(e->local, e->stream);
-	ferry_cuda_unpin(&e->pinned, e->stream);
+	ferry_cuda_unpin(e->moe->world->gpu, &e->pinned);
 	if (e->stream)
 		(void)cudaStreamDestroy(e->stream);
 	free(e->slots);

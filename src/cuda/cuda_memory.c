@@ -2,7 +2,10 @@
 /* See cuda_memory.h. */
 #include "cuda_memory.h"
 
+#include <stdint.h>
 #include <string.h>
+
+#include "../core/bits.h"
 
 cudaError_t ferry_cuda_take(void **p, size_t bytes, cudaStream_t stream)
 {
@@ -26,48 +29,77 @@ void ferry_cuda_give(void *p, cudaStream_t stream)
 		(void)cudaFreeAsync(p, stream);
 }
 
-static cudaError_t open_pool(cudaMemPool_t *pool, int device)
+/* Maps whole pages; the mapping keeps them. */
+static CUresult map_pages(const struct ferry_gpu *gpu,
+                          const CUmemAllocationProp *prop, CUdeviceptr at,
+                          size_t bytes)
 {
-	const struct cudaMemPoolProps props = {
-		.allocType = cudaMemAllocationTypePinned,
-		.location = {.type = cudaMemLocationTypeHost},
+	const struct ferry_cuda_driver *driver = &gpu->driver;
+	const CUmemAccessDesc access[2] = {
+		{.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
+	                      .id = gpu->device},
+	         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+		{.location = prop->location,
+	         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
 	};
-	const struct cudaMemAccessDesc access = {
-		.location = {.type = cudaMemLocationTypeDevice, .id = device},
-		.flags = cudaMemAccessFlagsProtReadWrite,
-	};
-	cudaError_t error = cudaMemPoolCreate(pool, &props);
+	CUmemGenericAllocationHandle handle;
+	CUresult result = driver->MemCreate(&handle, bytes, prop, 0);
 
-	if (error == cudaSuccess)
-		error = cudaMemPoolSetAccess(*pool, &access, 1);
-	return error;
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = driver->MemMap(at, bytes, 0, handle, 0);
+	(void)driver->MemRelease(handle);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = driver->MemSetAccess(at, bytes, access, 2);
+	if (result != CUDA_SUCCESS)
+		(void)driver->MemUnmap(at, bytes);
+	return result;
 }
 
-cudaError_t ferry_cuda_pin(struct cuda_pinned *pinned, size_t bytes, int device,
-                           cudaStream_t stream)
+static CUresult pin(const struct ferry_gpu *gpu, struct cuda_pinned *pinned,
+                    size_t bytes)
 {
-	cudaError_t error;
+	const CUmemAllocationProp prop = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_HOST},
+	};
+	CUdeviceptr at = 0;
+	size_t page = 0;
+	CUresult result = gpu->driver.MemGetAllocationGranularity(
+		&page, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 
-	pinned->pool = NULL;
-	pinned->p = NULL;
-	error = open_pool(&pinned->pool, device);
-	if (error == cudaSuccess)
-		error = cudaMallocFromPoolAsync(&pinned->p, bytes, pinned->pool,
-		                                stream);
-	if (error == cudaSuccess)
-		error = cudaStreamSynchronize(stream);
-	if (error == cudaSuccess)
-		memset(pinned->p, 0, bytes);
-	else
-		ferry_cuda_unpin(pinned, stream);
-	return error;
+	if (result != CUDA_SUCCESS)
+		return result;
+	bytes = round_up(bytes, page);
+	result = gpu->driver.MemAddressReserve(&at, bytes, 0, 0, 0);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = map_pages(gpu, &prop, at, bytes);
+	if (result != CUDA_SUCCESS) {
+		(void)gpu->driver.MemAddressFree(at, bytes);
+		return result;
+	}
+	pinned->p = (void *)(uintptr_t)at;
+	pinned->bytes = bytes;
+	memset(pinned->p, 0, bytes);
+	return result;
 }
 
-void ferry_cuda_unpin(struct cuda_pinned *pinned, cudaStream_t stream)
+/* Errors of the driver have the numbers of the runtime's. */
+cudaError_t ferry_cuda_pin(const struct ferry_gpu *gpu,
+                           struct cuda_pinned *pinned, size_t bytes)
 {
-	ferry_cuda_give(pinned->p, stream);
-	if (pinned->pool)
-		(void)cudaMemPoolDestroy(pinned->pool);
+	return (cudaError_t)pin(gpu, pinned, bytes);
+}
+
+void ferry_cuda_unpin(const struct ferry_gpu *gpu, struct cuda_pinned *pinned)
+{
+	const CUdeviceptr at = (CUdeviceptr)(uintptr_t)pinned->p;
+
+	if (!at)
+		return;
+	(void)gpu->driver.MemUnmap(at, pinned->bytes);
+	(void)gpu->driver.MemAddressFree(at, pinned->bytes);
 	pinned->p = NULL;
-	pinned->pool = NULL;
 }
