@@ -117,15 +117,27 @@ static enum ferry_status plan(struct ferry_engine *e, const struct fits *fits)
 	                  moe->world->cuda_device, fits->n_sms * least);
 }
 
+/*
+ * Streams share a few queues of the device, in which a kernel that waits holds
+ * up what is behind it; those of another priority have queues of their own.
+ */
+static cudaError_t open_stream(cudaStream_t *stream)
+{
+	int least = 0, greatest = 0;
+	cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+
+	if (error == cudaSuccess)
+		error = cudaStreamCreateWithPriority(
+			stream, cudaStreamNonBlocking, greatest);
+	return error;
+}
+
 static enum ferry_status take_memory(struct ferry_engine *e)
 {
 	const struct ferry_moe *moe = e->moe;
 	void *local = NULL;
 
-	FERRY_TRY(cuda_fail(e,
-	                    (int)cudaStreamCreateWithFlags(
-				    &e->stream, cudaStreamNonBlocking),
-	                    "a stream"));
+	FERRY_TRY(cuda_fail(e, (int)open_stream(&e->stream), "a stream"));
 	FERRY_TRY(cuda_fail(e,
 	                    (int)ferry_cuda_pin(moe->world->gpu, &e->pinned,
 	                                        sizeof(*e->host)),
