@@ -63,6 +63,7 @@ static void fill(struct bench_arrivals *a, const struct bench_case *c,
 {
 	const int32_t first = bench_first_expert(c, rank);
 	const size_t of_rank = (size_t)c->tokens * (size_t)c->topk;
+	int64_t *order = a->order;
 
 	for (int32_t r = 0; r < c->n_ranks; r++)
 		for (int32_t i = 0; i < bench_tokens(c, r) * c->topk; i++) {
@@ -74,6 +75,7 @@ static void fill(struct bench_arrivals *a, const struct bench_case *c,
 			const int64_t n = next[slot]++;
 			const int64_t place = a->offsets[slot] + n;
 
+			*order++ = place;
 			a->list[place] = (struct bench_arrival){
 				.row = c->layout == FERRY_EXPERT_PADDED
 			                       ? slot * padded_rows + n
@@ -107,6 +109,8 @@ void bench_arrivals_make(struct bench_arrivals *arrivals,
 	count(arrivals, c, first, &all);
 	arrivals->list =
 		alloc_or_exit((size_t)arrivals->n, sizeof(*arrivals->list));
+	arrivals->order =
+		alloc_or_exit((size_t)arrivals->n, sizeof(*arrivals->order));
 	fill(arrivals, c, rank, &all, padded_rows, next);
 	routing_free(&all);
 	free(next);
@@ -115,6 +119,7 @@ void bench_arrivals_make(struct bench_arrivals *arrivals,
 void bench_arrivals_free(struct bench_arrivals *arrivals)
 {
 	free(arrivals->list);
+	free(arrivals->order);
 	free(arrivals->counts);
 	free(arrivals->offsets);
 	*arrivals = (struct bench_arrivals){0};

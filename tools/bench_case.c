@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "bench_math.h"
 #include "core/bits.h"
 #include "core/number.h"
 
@@ -165,24 +166,29 @@ void bench_quantize(const uint16_t *row, int32_t hidden, uint8_t *out,
 	}
 }
 
-static uint16_t pattern(int32_t expert)
+uint16_t bench_pattern(int32_t expert)
 {
 	return (uint16_t)(hash_u64(7, (uint64_t)expert) & 0x807f);
+}
+
+void bench_decode(const struct bench_case *c, const void *row,
+                  const float *scales, uint16_t *y)
+{
+	if (c->fp8)
+		bench_decode_e4m3(row, scales, c->hidden, y);
+	else
+		memcpy(y, row, sizeof(*y) * (size_t)c->hidden);
 }
 
 void bench_expert(const struct bench_case *c, int32_t expert, const void *row,
                   const float *scales, uint16_t *y)
 {
-	const uint16_t flip = pattern(expert);
-	const uint16_t *x = row;
-	const uint8_t *q = row;
+	const uint16_t flip = bench_pattern(expert);
 
-	for (int32_t i = 0; i < c->hidden; i++) {
-		const uint16_t value =
-			c->fp8 ? bf16_from_f32(f32_from_e4m3(q[i]) *
-		                               scales[i / FERRY_QUANT_BLOCK])
-			       : x[i];
-
-		y[i] = value ^ flip;
+	if (!c->fp8) {
+		bench_flip(row, flip, c->hidden, y);
+		return;
 	}
+	bench_decode_e4m3(row, scales, c->hidden, y);
+	bench_flip(y, flip, c->hidden, y);
 }

@@ -24,7 +24,8 @@ struct bench_case {
 	int32_t n_ranks;
 	int32_t tokens; /* of every rank; checks may vary them below */
 	int32_t hidden, topk, experts;
-	bool fp8;    /* quantise bf16 to e4m3, fp32 scales of 128 elements */
+	bool fp8;    /* experts get e4m3 with fp32 scales of 128 elements */
+	bool ready;  /* fp8: so do callers; otherwise bf16 is quantised */
 	bool wild;   /* bf16 inputs are any bits: NaN, infinities, denormals */
 	bool uneven; /* rank r has fewer tokens than rank 0, some have none */
 	enum ferry_combine_mode combine;
@@ -67,10 +68,15 @@ void bench_make_inputs(const struct bench_case *c, int32_t rank, uint64_t step,
 void bench_quantize(const uint16_t *row, int32_t hidden, uint8_t *out,
                     float *scales);
 
+/* A row as bf16, whatever it came as. */
+void bench_decode(const struct bench_case *c, const void *row,
+                  const float *scales, uint16_t *y);
+
 /*
  * What expert e makes of a row: signs and mantissas flipped by a pattern of
  * its own, so that a row at the wrong expert gives a wrong sum.
  */
+uint16_t bench_pattern(int32_t expert);
 void bench_expert(const struct bench_case *c, int32_t expert, const void *row,
                   const float *scales, uint16_t *y);
 

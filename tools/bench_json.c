@@ -89,7 +89,7 @@ cJSON *bench_json_row(const struct bench_run *run, const struct bench_case *c,
 	cJSON_AddNumberToObject(row, "hidden", c->hidden);
 	cJSON_AddNumberToObject(row, "topk", c->topk);
 	cJSON_AddNumberToObject(row, "experts", c->experts);
-	cJSON_AddStringToObject(row, "dtype", bench_dtype_names[c->fp8]);
+	cJSON_AddStringToObject(row, "dtype", bench_dtype_name(c));
 	cJSON_AddStringToObject(row, "combine",
 	                        bench_combine_names[c->combine]);
 	cJSON_AddStringToObject(row, "layout", bench_layout_names[c->layout]);

@@ -6,7 +6,7 @@
 
 #include "job.h"
 
-const char *const bench_dtype_names[] = {"bf16", "fp8", NULL};
+const char *const bench_dtype_names[] = {"bf16", "fp8", "fp8-in", NULL};
 const char *const bench_combine_names[] = {"exact", "reduced", NULL};
 const char *const bench_layout_names[] = {"padded", "packed", "token", NULL};
 const char *const bench_routing_names[] = {"uniform", "zipf", "one", NULL};
@@ -32,7 +32,8 @@ static const struct opt options[] = {
          "experts of all ranks"},
 	{"dtype", 'd', OPT_CHOICE, AT(dtype), "TYPE", "bf16", 0, 0,
          bench_dtype_names,
-         "what experts get; fp8 quantises bf16 to e4m3, a scale for 128"},
+         "what experts get; fp8 quantises bf16 to e4m3, a scale for 128; "
+         "fp8-in, for cuda: rows and scales as they come"},
 	{"combine", 'c', OPT_CHOICE, AT(combine), "MODE", "exact", 0, 0,
          bench_combine_names, "how expert outputs come back"},
 	{"layout", 'l', OPT_CHOICE, AT(layout), "LAYOUT", "packed", 0, 0,
@@ -107,6 +108,13 @@ const struct opt_command bench_command = {
 		    "--baseline nccl\n",
 };
 
+const char *bench_dtype_name(const struct bench_case *c)
+{
+	return bench_dtype_names[c->ready ? BENCH_DTYPE_FP8_IN
+	                         : c->fp8 ? BENCH_DTYPE_FP8
+	                                  : BENCH_DTYPE_BF16];
+}
+
 struct bench_case bench_shape(const struct bench_options *o, int i)
 {
 	static const enum ferry_path paths[] = {
@@ -118,7 +126,8 @@ struct bench_case bench_shape(const struct bench_options *o, int i)
 		.hidden = (int32_t)o->hidden,
 		.topk = (int32_t)o->topk,
 		.experts = (int32_t)o->experts,
-		.fp8 = o->dtype == 1,
+		.fp8 = o->dtype != BENCH_DTYPE_BF16,
+		.ready = o->dtype == BENCH_DTYPE_FP8_IN,
 		.combine = (enum ferry_combine_mode)o->combine,
 		.layout = (enum ferry_layout)o->layout,
 		.routing = (enum bench_routing)o->routing,
@@ -147,6 +156,7 @@ static const char *cuda_only(const struct bench_options *o)
 		{o->processes, "processes"},
 		{o->figures, "figures"},
 		{o->baseline == BENCH_BASELINE_NCCL, "baseline nccl"},
+		{o->dtype == BENCH_DTYPE_FP8_IN, "dtype fp8-in"},
 	};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)

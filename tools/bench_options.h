@@ -42,6 +42,8 @@ struct bench_options {
 enum bench_bind { BENCH_BIND_CORE, BENCH_BIND_NONE };
 enum bench_pages { BENCH_PAGES_SYSTEM, BENCH_PAGES_HUGE };
 
+enum bench_dtype { BENCH_DTYPE_BF16, BENCH_DTYPE_FP8, BENCH_DTYPE_FP8_IN };
+
 extern const struct opt_command bench_command;
 extern const char *const bench_bind_names[];
 extern const char *const bench_pages_names[];
@@ -49,6 +51,8 @@ extern const char *const bench_dtype_names[];
 extern const char *const bench_combine_names[];
 extern const char *const bench_layout_names[];
 extern const char *const bench_routing_names[];
+
+const char *bench_dtype_name(const struct bench_case *c);
 
 /* The shape with the i-th number of tokens. */
 struct bench_case bench_shape(const struct bench_options *o, int i);

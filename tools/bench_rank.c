@@ -28,7 +28,7 @@ void bench_configure(const struct bench_case *c,
 	if (!c->fp8)
 		return;
 	config->dtype = FERRY_FP8_E4M3;
-	config->in_dtype = FERRY_BF16;
+	config->in_dtype = c->ready ? FERRY_FP8_E4M3 : FERRY_BF16;
 	config->scale_type = FERRY_SCALE_FP32;
 }
 

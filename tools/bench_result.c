@@ -147,7 +147,8 @@ void bench_count_bytes(const struct bench_case *c, struct bench_bytes *bytes)
 	const uint64_t back =
 		token && c->combine == FERRY_REDUCED ? n.pairs : n.choices;
 	const uint64_t logical[] = {n.choices * row, n.choices * raw};
-	const uint64_t floors[] = {n.tokens * raw + in * row,
+	const uint64_t own = c->ready ? row : raw;
+	const uint64_t floors[] = {n.tokens * own + in * row,
 	                           back * raw + all_tokens * raw};
 
 	*bytes = (struct bench_bytes){

@@ -2,11 +2,11 @@
 /* Rows and sums recomputed by plain loops, and compared bit for bit. */
 #include "bench_verify.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "alloc.h"
+#include "bench_math.h"
 #include "core/number.h"
 
 /* A row as an expert must get it; the two buffers are [hidden] and [blocks]. */
@@ -57,25 +57,39 @@ static int64_t check_counts(const struct bench_arrivals *a,
 	return wrong;
 }
 
-int64_t bench_check_received(const struct bench_case *c, uint64_t step,
-                             const struct bench_arrivals *arrivals,
-                             const struct bench_received *got,
-                             struct bench_share share)
+/* Does the arrival i of the order begin another token? */
+static bool begins_token(const struct bench_arrivals *a, int64_t i)
+{
+	const struct bench_arrival *this = &a->list[a->order[i]];
+	const struct bench_arrival *before =
+		i > 0 ? &a->list[a->order[i - 1]] : NULL;
+
+	return !before || this->source != before->source ||
+	       this->token != before->token;
+}
+
+static int64_t check_rows(const struct bench_case *c, uint64_t step,
+                          const struct bench_arrivals *arrivals,
+                          const struct bench_received *got,
+                          struct bench_share share)
 {
 	const size_t n_scales = (size_t)bench_scales(c);
 	uint16_t *raw = alloc_or_exit((size_t)c->hidden, sizeof(*raw));
 	uint8_t *packed = alloc_or_exit((size_t)c->hidden, 1);
 	float *scales = alloc_or_exit(n_scales, sizeof(*scales));
-	const int64_t wrong_counts = check_counts(arrivals, got);
-	int64_t wrong = wrong_counts;
+	const void *want = NULL;
+	int64_t wrong = 0;
 
-	/* With wrong counts an index list may lead anywhere. */
-	for (int64_t i = share.part; i < arrivals->n && !(wrong && got->index);
-	     i += share.of) {
-		const struct bench_arrival *a = &arrivals->list[i];
-		const void *want = expected_row(c, a->source, step, a->token,
-		                                raw, packed, scales);
+	for (int64_t i = 0; i < arrivals->n; i++) {
+		const struct bench_arrival *a =
+			&arrivals->list[arrivals->order[i]];
 		const float *its_scales;
+
+		if (a->token % share.of != share.part)
+			continue;
+		if (begins_token(arrivals, i))
+			want = expected_row(c, a->source, step, a->token, raw,
+			                    packed, scales);
 		const uint8_t *row = got_row(got, a->row, &its_scales);
 
 		wrong += count_wrong(row, want, bench_row_bytes(c),
@@ -88,9 +102,23 @@ int64_t bench_check_received(const struct bench_case *c, uint64_t step,
 	free(raw);
 	free(packed);
 	free(scales);
-	if (share.part > 0) /* counts are the first part's to report */
-		wrong -= wrong_counts;
 	return wrong;
+}
+
+int64_t bench_check_received(const struct bench_case *c, uint64_t step,
+                             const struct bench_arrivals *arrivals,
+                             const struct bench_received *got,
+                             struct bench_share share)
+{
+	const int64_t wrong_counts = check_counts(arrivals, got);
+	/* With wrong counts an index list may lead anywhere. */
+	const int64_t wrong_rows =
+		wrong_counts && got->index
+			? 0
+			: check_rows(c, step, arrivals, got, share);
+
+	/* Counts are the first part's to report. */
+	return share.part > 0 ? wrong_rows : wrong_rows + wrong_counts;
 }
 
 /* One row of y for each row that came. */
@@ -108,24 +136,6 @@ static void run_each(const struct bench_case *c,
 	}
 }
 
-static int by_token(const void *left, const void *right)
-{
-	const struct bench_arrival *a = left, *b = right;
-
-	if (a->source != b->source)
-		return a->source < b->source ? -1 : 1;
-	if (a->token != b->token)
-		return a->token < b->token ? -1 : 1;
-	return (a->choice > b->choice) - (a->choice < b->choice);
-}
-
-static void add_weighted(float *sum, const uint16_t *row, float weight,
-                         int32_t n)
-{
-	for (int32_t i = 0; i < n; i++)
-		sum[i] = fmaf(weight, f32_from_bf16(row[i]), sum[i]);
-}
-
 static void round_row(uint16_t *out, const float *sum, int32_t n)
 {
 	for (int32_t i = 0; i < n; i++)
@@ -139,28 +149,26 @@ static void run_presummed(const struct bench_case *c,
                           struct bench_share share)
 {
 	const size_t n = (size_t)c->hidden;
-	struct bench_arrival *list =
-		alloc_or_exit((size_t)arrivals->n, sizeof(*list));
 	float *sum = alloc_or_exit(n, sizeof(*sum));
 	uint16_t *row = alloc_or_exit(n, sizeof(*row));
 
-	memcpy(list, arrivals->list, (size_t)arrivals->n * sizeof(*list));
-	qsort(list, (size_t)arrivals->n, sizeof(*list), by_token);
 	for (int64_t i = 0; i < arrivals->n; i++) {
-		const struct bench_arrival *a = &list[i];
+		const struct bench_arrival *a =
+			&arrivals->list[arrivals->order[i]];
 		const float *scales;
 		const uint8_t *x = got_row(got, a->row, &scales);
 
 		if (a->token % share.of != share.part)
 			continue;
-		if (i == 0 || a->source != a[-1].source ||
-		    a->token != a[-1].token)
+		if (begins_token(arrivals, i))
 			memset(sum, 0, n * sizeof(*sum));
-		bench_expert(c, a->expert, x, scales, row);
-		add_weighted(sum, row, a->weight, c->hidden);
-		round_row(y + got->index[a->row] * c->hidden, sum, c->hidden);
+		bench_decode(c, x, scales, row);
+		bench_add_weighted(sum, row, bench_pattern(a->expert),
+		                   a->weight, c->hidden);
+		if (i + 1 == arrivals->n || begins_token(arrivals, i + 1))
+			round_row(y + got->index[a->row] * c->hidden, sum,
+			          c->hidden);
 	}
-	free(list);
 	free(sum);
 	free(row);
 }
@@ -212,17 +220,17 @@ static void scratch_free(struct sum_scratch *s)
  * Adds the token's choices at `rank` (-1: at all) to sum, in choice order;
  * false when it has none there.
  */
-static bool add_choices(const struct bench_case *c, struct sum_scratch *s,
-                        const void *row, const int32_t *ids,
-                        const float *weights, int32_t rank, float *sum)
+static bool add_choices(const struct bench_case *c, const struct sum_scratch *s,
+                        const int32_t *ids, const float *weights, int32_t rank,
+                        float *sum)
 {
 	bool any = false;
 
 	for (int32_t k = 0; k < c->topk; k++) {
 		if (ids[k] < 0 || (rank >= 0 && bench_owner(c, ids[k]) != rank))
 			continue;
-		bench_expert(c, ids[k], row, s->scales, s->y);
-		add_weighted(sum, s->y, weights[k], c->hidden);
+		bench_add_weighted(sum, s->y, bench_pattern(ids[k]), weights[k],
+		                   c->hidden);
 		any = true;
 	}
 	return any;
@@ -234,17 +242,18 @@ static void expected_sum(const struct bench_case *c, struct sum_scratch *s,
 {
 	const size_t bytes = sizeof(float) * (size_t)c->hidden;
 
+	bench_decode(c, row, s->scales, s->y);
 	memset(s->sum, 0, bytes);
 	if (c->combine == FERRY_EXACT) {
-		add_choices(c, s, row, ids, weights, -1, s->sum);
+		add_choices(c, s, ids, weights, -1, s->sum);
 		return;
 	}
 	for (int32_t r = 0; r < c->n_ranks; r++) {
 		memset(s->part_sum, 0, bytes);
-		if (!add_choices(c, s, row, ids, weights, r, s->part_sum))
+		if (!add_choices(c, s, ids, weights, r, s->part_sum))
 			continue;
 		round_row(s->part, s->part_sum, c->hidden);
-		add_weighted(s->sum, s->part, 1, c->hidden);
+		bench_add_weighted(s->sum, s->part, 0, 1, c->hidden);
 	}
 }
 

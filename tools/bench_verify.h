@@ -21,6 +21,7 @@ struct bench_arrival {
 struct bench_arrivals {
 	int64_t n;
 	struct bench_arrival *list;
+	int64_t *order; /* [n] of the list by source, token, choice */
 	int32_t n_slots;
 	int64_t *counts;  /* [n_slots] */
 	int64_t *offsets; /* [n_slots + 1] rows before each slot, packed */

@@ -90,7 +90,8 @@ static void count_dispatch(const struct bench_case *c, const struct flow *f,
 	for (int32_t to = 0; to < c->n_ranks; to++) {
 		struct load *load = &loads[to % n_gpus];
 
-		load->memory += (uint64_t)bench_tokens(c, to) * raw;
+		load->memory +=
+			(uint64_t)bench_tokens(c, to) * (c->ready ? row : raw);
 		for (int32_t from = 0; from < c->n_ranks; from++) {
 			const int32_t at = from * c->n_ranks + to;
 			const uint64_t rows = f->tokens[at] * row;

@@ -15,15 +15,20 @@ static bool make_inputs(struct gpu_rank *r)
 	const size_t tokens = (size_t)r->c->tokens;
 	const size_t choices = tokens * (size_t)r->c->topk;
 	const size_t row = (size_t)r->c->hidden * sizeof(uint16_t);
+	const size_t scales = r->c->ready ? r->need.scale_row_bytes : 0;
 
 	r->in = (struct ferry_dispatch_in)FERRY_DISPATCH_IN_INIT;
 	r->in.n_tokens = bench_tokens(r->c, s->me->rank);
 	r->in.x = gpu_device_memory(s, GPU_X, tokens * row);
+	if (scales)
+		r->in.scales =
+			gpu_device_memory(s, GPU_X_SCALES, tokens * scales);
 	r->in.topk_ids = gpu_device_memory(s, GPU_IDS, choices * 4);
 	r->in.topk_weights = gpu_device_memory(s, GPU_WEIGHTS, choices * 4);
 	r->sum = (struct ferry_combine_out)FERRY_COMBINE_OUT_INIT;
 	r->sum.out = gpu_device_memory(s, GPU_OUT, tokens * row);
-	return r->in.x && r->in.topk_ids && r->in.topk_weights && r->sum.out;
+	return r->in.x && (!scales || r->in.scales) && r->in.topk_ids &&
+	       r->in.topk_weights && r->sum.out;
 }
 
 static bool make_outputs(struct gpu_rank *r)

@@ -72,7 +72,7 @@ static void print_columns(void)
 	     "and mem_us: bytes\n"
 	     "#          over the rates above; recv+N: what recv adds behind "
 	     "N us of other work");
-	printf("#%6s %-10s %-5s %-7s %-7s %-7s %4s %-9s %-10s %8s %8s %8s "
+	printf("#%6s %-10s %-6s %-7s %-7s %-7s %4s %-9s %-10s %8s %8s %8s "
 	       "%6s %10s %7s %7s %6s %6s %7s %5s %5s\n",
 	       "tokens", "shape", "dtype", "layout", "combine", "path", "sms",
 	       "phase", "impl", "p50_us", "p99_us", "max_us", "p99/50",
@@ -87,8 +87,8 @@ static void print_shape(const struct gpu_row *row)
 
 	snprintf(shape, sizeof(shape), "%d/%d/%d", c->hidden, c->experts,
 	         c->topk);
-	printf("%7d %-10s %-5s %-7s %-7s %-7s %4d ", c->tokens, shape,
-	       bench_dtype_names[c->fp8], bench_layout_names[c->layout],
+	printf("%7d %-10s %-6s %-7s %-7s %-7s %4d ", c->tokens, shape,
+	       bench_dtype_name(c), bench_layout_names[c->layout],
 	       bench_combine_names[c->combine], *row->path ? row->path : "-",
 	       row->n_sms);
 }

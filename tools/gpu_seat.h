@@ -13,6 +13,7 @@
 /* Arrays of a channel's user, on the GPU and as twins on the host. */
 enum gpu_array {
 	GPU_X,
+	GPU_X_SCALES,
 	GPU_IDS,
 	GPU_WEIGHTS,
 	GPU_ROWS,

@@ -3,6 +3,10 @@
  * A checked step of a CUDA rank: what came is copied to the host, and compared
  * there with the recomputation of bench_verify.h.
  */
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc.h"
 #include "bench_shares.h"
 #include "gpu_rank.h"
 
@@ -11,7 +15,9 @@ struct gpu_step {
 	struct gpu_rank *rank;
 	uint64_t step;
 	struct bench_arrivals arrivals;
-	uint16_t *x, *y;
+	char *x;
+	float *x_scales; /* of rows that come quantised */
+	uint16_t *y;
 	const uint16_t *out;
 };
 
@@ -52,15 +58,32 @@ static bool copy_rows(struct gpu_step *s, void *device, void *host,
 	return good;
 }
 
+/* Of a row as the caller has it. */
+static size_t in_row_bytes(const struct bench_case *c)
+{
+	return (size_t)c->hidden * (c->ready ? 1 : sizeof(uint16_t));
+}
+
 static int64_t make_rows(void *arg, struct bench_share share)
 {
 	struct gpu_step *s = arg;
 	const struct bench_case *c = s->rank->c;
 	const int32_t me = s->rank->seat->me->rank;
+	const size_t hidden = (size_t)c->hidden;
+	uint16_t *row = alloc_or_exit(hidden, sizeof(*row));
 
-	for (int32_t t = share.part; t < bench_tokens(c, me); t += share.of)
-		bench_make_row(c, me, s->step, t,
-		               s->x + (size_t)t * (size_t)c->hidden);
+	for (int32_t t = share.part; t < bench_tokens(c, me); t += share.of) {
+		char *const to = s->x + (size_t)t * in_row_bytes(c);
+
+		bench_make_row(c, me, s->step, t, row);
+		if (c->ready)
+			bench_quantize(row, c->hidden, (uint8_t *)to,
+			               s->x_scales +
+			                       t * (int64_t)bench_scales(c));
+		else
+			memcpy(to, row, hidden * sizeof(*row));
+	}
+	free(row);
 	return 0;
 }
 
@@ -71,12 +94,15 @@ static bool load_inputs(struct gpu_step *s)
 	const int32_t me = r->seat->me->rank;
 	const size_t tokens = (size_t)bench_tokens(c, me);
 	const size_t choices = (size_t)c->tokens * (size_t)c->topk * 4;
-	const size_t x_bytes = tokens * (size_t)c->hidden * sizeof(*s->x);
+	const size_t x_bytes = tokens * in_row_bytes(c);
+	const size_t scales_bytes =
+		c->ready ? tokens * r->need.scale_row_bytes : 0;
 	int32_t *ids = gpu_host_memory(r->seat, GPU_IDS, choices);
 	float *weights = gpu_host_memory(r->seat, GPU_WEIGHTS, choices);
 
 	s->x = gpu_host_memory(r->seat, GPU_X, x_bytes);
-	if (!ids || !weights || !s->x)
+	s->x_scales = gpu_host_memory(r->seat, GPU_X_SCALES, scales_bytes);
+	if (!ids || !weights || !s->x || !s->x_scales)
 		return false;
 	bench_make_routing(c, me, s->step, ids, weights);
 	bench_share_out(r->seat->n_threads, make_rows, s);
@@ -84,6 +110,8 @@ static bool load_inputs(struct gpu_step *s)
 	            tokens * (size_t)c->topk * 4, TO_GPU) &&
 	       copy(r, r->seat->device_memory[GPU_WEIGHTS].start, weights,
 	            tokens * (size_t)c->topk * 4, TO_GPU) &&
+	       copy(r, r->seat->device_memory[GPU_X_SCALES].start, s->x_scales,
+	            scales_bytes, TO_GPU) &&
 	       copy(r, r->seat->device_memory[GPU_X].start, s->x, x_bytes,
 	            TO_GPU);
 }

@@ -66,7 +66,7 @@ static void test_bad_values(void **state)
 	expect("bench --topk 9 --experts 8", 2, "",
 	       "--topk is 9, allowed is at most the 8 of --experts");
 	expect("bench --dtype fp4", 2, "",
-	       "--dtype is 'fp4', allowed is bf16, fp8\n");
+	       "--dtype is 'fp4', allowed is bf16, fp8, fp8-in\n");
 	expect("bench --layout token --baseline mpi", 2, "", "--baseline mpi");
 	expect("bench --fabric smh", 2, "",
 	       "unknown fabric 'smh', did you mean 'shm'?");
