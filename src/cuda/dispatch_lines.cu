@@ -217,7 +217,7 @@ static __device__ inline bool deliver_units(const struct lines *l,
 	return true;
 }
 
-/* TOKEN: the rows of the units must be in the window. A lane for each. */
+/* TOKEN: the rows of the units must be in the window. A warp for each. */
 static __device__ inline bool await_flags(const struct lines *l,
                                           uint32_t n_units)
 {
@@ -231,9 +231,13 @@ static __device__ inline bool await_flags(const struct lines *l,
 
 		if (!is_here(l, i) || unit.group == ch->group)
 			continue;
-		while (load_acquire_sys(row_flag_at(
-			       ch, ch->rank, l->d->slot, l->half, peer,
-			       unit.token / ch->group_size)) != l->epoch)
+		const uint64_t *flag =
+			row_flag_at(ch, ch->rank, l->d->slot, l->half, peer,
+		                    unit.token / ch->group_size);
+
+		/* Lanes may see different values: all go on, or none. */
+		while (!__all_sync(0xffffffffu,
+		                   load_acquire_sys(flag) == l->epoch))
 			if (!lines_again(l, &n_looks, peer))
 				return false;
 	}

@@ -128,7 +128,9 @@ receive_weight(const struct lines *l, int32_t rank, uint32_t at, float *weight)
 	uint32_t n_looks = 0;
 	uint64_t a, b;
 
-	while (!line_load(line, l->team_lane, l->epoch, 0xffffffffu, &a, &b))
+	/* Teams may see different values: all go on, or none. */
+	while (!__all_sync(0xffffffffu, line_load(line, l->team_lane, l->epoch,
+	                                          0xffffffffu, &a, &b)))
 		if (!lines_again(l, &n_looks, rank))
 			return false;
 	const uint32_t word = byte % LINE_DATA / 4;
