@@ -4,6 +4,8 @@
  * at once, what comes after a failure has counts of 0, the CUDA context lives,
  * close returns, and the world's next channel works. What single calls answer
  * is in test_moe_faults.c, which runs on GPUs, too.
+ *
+ * With --processes: a process that is killed; else all the rest, with threads.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -246,12 +248,10 @@ static void a_killed_process_harms_no_context(void **state)
 	struct ranks how = run_args_ranks(2);
 
 	(void)state;
-	how.kind = RANKS_PROCESSES;
 	how.killed = RANKS_BIT(1);
-	for (int i = 0; i < 3; i++) {
-		how.n_ranks = 2 + i;
-		ranks_run(&how, death_body);
-	}
+	ranks_run(&how, death_body);
+	how.n_ranks = 3; /* two of them take turns on a GPU */
+	ranks_run(&how, death_body);
 }
 
 /* Its GPU stands still for twice the timeout; the host of it is fast. */
@@ -341,9 +341,10 @@ static void close_returns_while_kernels_wait(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		/* Processes first: this one has no context yet. */
+	const struct CMUnitTest processes[] = {
 		cmocka_unit_test(a_killed_process_harms_no_context),
+	};
+	const struct CMUnitTest threads[] = {
 		cmocka_unit_test(a_graph_drains_when_a_rank_is_absent),
 		cmocka_unit_test(an_abort_ends_waiting_kernels),
 		cmocka_unit_test(a_stalled_gpu_is_named),
@@ -352,5 +353,7 @@ int main(int argc, char **argv)
 	};
 
 	lab_read(argc, argv);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	if (run_args.kind == RANKS_PROCESSES)
+		return cmocka_run_group_tests(processes, NULL, NULL);
+	return cmocka_run_group_tests(threads, NULL, NULL);
 }
