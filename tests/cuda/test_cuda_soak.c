@@ -25,6 +25,7 @@
 
 enum {
 	N_CHANNELS = 3,
+	N_SLOTS = 2, /* of each */
 	N_OPS = 3,
 	MAX_LANES = 12,
 	INTERVAL = 500,
@@ -52,6 +53,23 @@ struct soak {
 	uint64_t n_operations, n_compared;
 };
 
+/*
+ * Channels know nothing of each other: where several wait on one GPU, the
+ * caller shares it out (docs/guide.md).
+ */
+static int32_t sms_of_channel(int32_t n_ranks)
+{
+	const int32_t n_gpus = run_args.n_gpus;
+	int32_t n_sms = 0;
+
+	if (n_gpus == 0)
+		return 0;
+	LAB_OK(cudaDeviceGetAttribute(&n_sms, cudaDevAttrMultiProcessorCount,
+	                              0));
+	n_sms /= N_CHANNELS * N_SLOTS * ((n_ranks + n_gpus - 1) / n_gpus);
+	return n_sms ? n_sms : 1;
+}
+
 /* A random case of which no step must fail, and that fits a soak. */
 static void make_case(struct random_case *c, uint64_t seed, int32_t n_ranks)
 {
@@ -63,7 +81,8 @@ static void make_case(struct random_case *c, uint64_t seed, int32_t n_ranks)
 	} while (c->deep);
 	m->bad_id = FERRY_BAD_ID_SKIP;
 	m->overflow = FERRY_OVERFLOW_DROP;
-	m->n_slots = 2;
+	m->n_slots = N_SLOTS;
+	m->max_sms = sms_of_channel(n_ranks);
 	if (m->path == FERRY_PATH_AUTO)
 		m->path = run_args.path;
 }
