@@ -70,6 +70,9 @@ lines_layout_of(const struct ferry_cuda_channel *ch)
 	struct lines_layout at;
 
 	at.buffer_bytes = (uint32_t)lines_up16(row < most ? row : most);
+	/* A part has two lines at least, also of rows that are shorter. */
+	if (at.buffer_bytes < 2 * LINE_DATA)
+		at.buffer_bytes = 2 * LINE_DATA;
 	at.heads = LINES_BUFFERS * at.buffer_bytes;
 	at.entries = at.heads + (uint32_t)ch->n_ranks *
 	                                (uint32_t)sizeof(struct ferry_table);
