@@ -124,8 +124,8 @@ static bool run_row(struct bench_rank_run *r, int i, struct gpu_tally *tally)
 static void progress(const struct gpu_bench *b, int i)
 {
 	if (isatty(2))
-		fprintf(stderr, "\r\033[Krow %d of %d: %d tokens, %s ", i + 1,
-		        b->n_rows, b->rows[i].shape.tokens,
+		fprintf(stderr, "\r\033[Krow %d of %d: %d tokens, %s ",
+		        b->n_rows - i, b->n_rows, b->rows[i].shape.tokens,
 		        gpu_impl_names[b->rows[i].impl]);
 }
 
@@ -155,7 +155,8 @@ int gpu_bench_body(const struct crew_member *me, void *arg)
 	const struct gpu_bench *b = r.bench;
 	const bool good = begin(&r, me);
 
-	for (int i = 0; good && i < b->n_rows; i++) {
+	/* Large shapes come last in the table: memory then grows only once. */
+	for (int i = b->n_rows - 1; good && i >= 0; i--) {
 		struct gpu_tally *tally =
 			&b->tallies[i * me->crew->n_ranks + me->rank];
 
