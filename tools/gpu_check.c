@@ -12,11 +12,15 @@
 
 enum { STEPS = 3 };
 
-/* Whichever of the two is on the GPU. */
+/*
+ * Whichever of the two is on the GPU. From pageable memory cudaMemcpy may
+ * return before the bytes have arrived.
+ */
 static bool copy(void *to, const void *from, size_t bytes)
 {
 	return !bytes ||
-	       cudaMemcpy(to, from, bytes, cudaMemcpyDefault) == cudaSuccess;
+	       (cudaMemcpy(to, from, bytes, cudaMemcpyDefault) == cudaSuccess &&
+	        cudaStreamSynchronize(NULL) == cudaSuccess);
 }
 
 /* The shapes of the CPU's check, and a path for each. */
