@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "../core/bits.h"
 #include "../core/dtype.h"
@@ -205,12 +206,21 @@ static enum ferry_status check_placement(const struct place *at,
 	return check_slots(at, p);
 }
 
-/* "dispatch: in", to name a struct. */
-static const char *name_struct(char name[64], const char *call,
-                               const char *field)
+/* Takes over the struct `field`, of any age; one of today needs no words. */
+static enum ferry_status take_struct(const char *call, const char *field,
+                                     void *own, size_t bytes, const void *from)
 {
-	snprintf(name, 64, "%s: %s", call, field);
-	return name;
+	size_t given = 0;
+	char name[64];
+
+	if (from)
+		memcpy(&given, from, sizeof(given));
+	if (given == bytes) {
+		memcpy(own, from, bytes);
+		return FERRY_OK;
+	}
+	snprintf(name, sizeof(name), "%s: %s", call, field);
+	return ferry_sized_copy(own, bytes, from, name);
 }
 
 enum ferry_status ferry_check_dispatch_in(const struct ferry_moe *moe,
@@ -219,10 +229,8 @@ enum ferry_status ferry_check_dispatch_in(const struct ferry_moe *moe,
                                           struct ferry_dispatch_in *own)
 {
 	const struct place at = {moe, call};
-	char name[64];
 
-	FERRY_TRY(ferry_sized_copy(own, sizeof(*own), in,
-	                           name_struct(name, call, "in")));
+	FERRY_TRY(take_struct(call, "in", own, sizeof(*own), in));
 	FERRY_TRY(take_sizes(&at, own));
 	FERRY_TRY(check_rows_in(&at, own));
 	FERRY_TRY(check_routing(&at, own));
@@ -233,10 +241,7 @@ enum ferry_status ferry_take_dispatch_out(const char *call,
                                           const struct ferry_dispatch_out *out,
                                           struct ferry_dispatch_out *own)
 {
-	char name[64];
-
-	return ferry_sized_copy(own, sizeof(*own), out,
-	                        name_struct(name, call, "out"));
+	return take_struct(call, "out", own, sizeof(*own), out);
 }
 
 /* Columns: of entries of 1 or 4 bytes, as many as a matrix has rows. */
@@ -358,10 +363,8 @@ enum ferry_status ferry_check_combine_in(const struct ferry_moe *moe,
 {
 	const struct place at = {moe, call};
 	const struct ferry_shape *shape = &moe->shape;
-	char name[64];
 
-	FERRY_TRY(ferry_sized_copy(own, sizeof(*own), in,
-	                           name_struct(name, call, "in")));
+	FERRY_TRY(take_struct(call, "in", own, sizeof(*own), in));
 	FERRY_TRY(is_choice(&at, "layout", (int)own->layout,
 	                    FERRY_FROM_PRESUMMED));
 	if (own->layout == FERRY_FROM_PRESUMMED &&
@@ -388,10 +391,8 @@ enum ferry_status ferry_check_combine_out(const struct ferry_moe *moe,
 	const struct place at = {moe, call};
 	const size_t row_bytes =
 		(size_t)slot->hidden * ferry_dtype_bytes(moe->shape.out_dtype);
-	char name[64];
 
-	FERRY_TRY(ferry_sized_copy(own, sizeof(*own), out,
-	                           name_struct(name, call, "out")));
+	FERRY_TRY(take_struct(call, "out", own, sizeof(*own), out));
 	if (!own->out && slot->n_tokens != 0)
 		return refuse(&at, "out", "is NULL");
 	FERRY_TRY(take_stride(&at, "out_stride", &own->out_stride, row_bytes));
