@@ -89,19 +89,20 @@ static void renew(struct bench *b, struct CUstream_st *stream)
 }
 
 /*
- * The same on all ranks: the slot's streams, a legacy and a per-thread one
- * among them. Every other call is held back, so that what is not ordered
- * overtakes it.
+ * The same on all ranks: streams of the rank, and where each has a GPU for
+ * itself also the legacy and the thread's own, which wait for each other.
  */
-static struct CUstream_st *random_stream(struct bench *b)
+static struct CUstream_st *random_stream(struct bench *b,
+                                         const struct rank *rank)
 {
+	const bool alone = rank->n_ranks <= rank->n_gpus;
 	const int64_t which = traffic_between(&b->rng, 0, 4);
 
-	if (which == 3)
+	if (which == 3 && alone)
 		return NULL;
-	if (which == 4)
+	if (which == 4 && alone)
 		return cudaStreamPerThread;
-	return rank_memory_stream(b->d->memory, (int)which);
+	return rank_memory_stream(b->d->memory, (int)which % 3);
 }
 
 static void any_streams_body(struct rank *rank)
@@ -116,7 +117,8 @@ static void any_streams_body(struct rank *rank)
 		for (int call = 0; call <= DRIVE_COMBINE_RECV; call++) {
 			/* At first one stream serves all. */
 			if (i > 3)
-				stream = random_stream(&b);
+				stream = random_stream(&b, rank);
+			/* What is not ordered would overtake it. */
 			if (traffic_chance(&b.rng, 50))
 				LAB_OK(lab_sleep(200000, stream));
 			RANKS_OK(drive_issue(b.op, (enum drive_call)call,
