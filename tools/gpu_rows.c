@@ -19,7 +19,7 @@ enum {
 };
 
 /* A dense exchange beyond this says nothing new and takes long. */
-static const uint64_t DENSE_MAX_BYTES = 2ull << 30;
+static const uint64_t DENSE_MAX_BYTES = 512ull << 20;
 
 static const int32_t figure_tokens[] = {1,   8,   32,   64,   128,
                                         256, 512, 1024, 2048, 4096};
@@ -107,6 +107,8 @@ static int32_t chain_of(const struct gpu_bench *b, const struct gpu_row *row)
 
 	if (asked)
 		return (int32_t)asked;
+	if (row->impl == GPU_NCCL_DENSE)
+		return 1; /* a multiple of any other's bytes */
 	return n < CHAIN_MIN ? CHAIN_MIN : n > CHAIN_MAX ? CHAIN_MAX : n;
 }
 
@@ -209,17 +211,34 @@ static bool any_target(const struct gpu_row *row)
 	return false;
 }
 
+/* At which the less common shapes are measured. */
+static const int32_t fewer_tokens[] = {1, 128, 4096};
+
+enum { N_FEWER_TOKENS = sizeof(fewer_tokens) / sizeof(*fewer_tokens) };
+
+static bool few_tokens(int32_t tokens)
+{
+	for (int i = 0; i < N_FEWER_TOKENS; i++)
+		if (fewer_tokens[i] == tokens)
+			return true;
+	return false;
+}
+
 static void add_variants(struct gpu_bench *b, const struct bench_case *c,
                          int32_t tokens, int n_variants)
 {
+	const bool only_targets =
+		b->run->options->figures == BENCH_FIGURES_TARGETS;
+
 	for (int v = 0; v < n_variants; v++) {
 		const struct bench_case one = vary(c, v, tokens);
 		const struct gpu_row *row = add_row(b, &one, GPU_FERRY, 0);
+		const bool quantises = one.fp8 && !one.ready;
 
-		if (b->run->options->figures == BENCH_FIGURES_TARGETS &&
+		if ((only_targets || (quantises && !few_tokens(tokens))) &&
 		    !any_target(row))
 			free(b->rows[--b->n_rows].rounds);
-		else
+		else if (c->hidden == 7168 && c->experts == 256)
 			add_baseline(b, &one);
 	}
 }
@@ -230,13 +249,14 @@ static void add_special(struct gpu_bench *b, const struct bench_case *c)
 		struct bench_case one = vary(c, v, 4096);
 
 		one.max_sms = 32;
-		if (one.layout == FERRY_TOKEN)
+		if (one.layout == FERRY_TOKEN && one.fp8 == one.ready)
 			add_row(b, &one, GPU_FERRY, 0);
 	}
 	for (int v = 0; v < N_VARIANTS; v++) {
 		const struct bench_case one = vary(c, v, 128);
 
-		add_row(b, &one, GPU_FERRY, 20);
+		if (!one.fp8 || one.ready)
+			add_row(b, &one, GPU_FERRY, 20);
 	}
 }
 
@@ -246,16 +266,16 @@ static void add_other_shapes(struct gpu_bench *b, const struct bench_case *c)
 		int32_t hidden, experts, topk;
 	} shapes[] = {
 		{2048, 128, 8}, {2880, 32, 4}, {4096, 8, 2}, {7168, 384, 8}};
-	static const int32_t tokens[] = {1, 128, 4096};
 
 	for (size_t s = 0; s < sizeof(shapes) / sizeof(*shapes); s++)
-		for (size_t t = 0; t < sizeof(tokens) / sizeof(*tokens); t++) {
+		for (int t = 0; t < N_FEWER_TOKENS; t++) {
 			struct bench_case one = *c;
 
 			one.hidden = shapes[s].hidden;
 			one.experts = shapes[s].experts;
 			one.topk = shapes[s].topk;
-			add_variants(b, &one, tokens[t], N_FIRST_VARIANTS);
+			add_variants(b, &one, fewer_tokens[t],
+			             N_FIRST_VARIANTS);
 		}
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a shape must move between GPUs and through their memory, counted by
- * hand; and checks by several threads.
+ * hand; the rows of a bench of GPUs; and checks by several threads.
  */
 #include <stdlib.h>
 
 #include "bench_shares.h"
 #include "cli_cmocka.h"
-#include "gpu_bytes.h"
+#include "gpu_bench.h"
 
 /*
  * Every token takes experts 0, 1 of rank 0 and 2 of rank 1: with 5 tokens of
@@ -120,6 +120,90 @@ static void test_the_larger_floor_counts(void **state)
 	assert_float_equal(gpu_floor_us(&b, 0, 0, 10e9), 0.5, 1e-9);
 }
 
+static void make_rows(struct gpu_bench *b, struct bench_run *run,
+                      struct bench_options *o, int figures)
+{
+	*o = (struct bench_options){
+		.ranks = 2,
+		.tokens = {1, {128}},
+		.hidden = 7168,
+		.topk = 8,
+		.experts = 256,
+		.baseline = BENCH_BASELINE_NCCL,
+		.device = FERRY_DEVICE_CUDA,
+		.figures = figures,
+	};
+	*run = (struct bench_run){.options = o};
+	*b = (struct gpu_bench){
+		.run = run, .n_rounds = 1, .facts = {.n_devices = 2}};
+	gpu_rows_make(b);
+}
+
+/* The target of a row of the figures, 0: there is no such row. */
+static double target(const struct gpu_bench *b, int32_t tokens, bool fp8,
+                     enum ferry_layout layout, int phase, int32_t max_sms,
+                     int32_t split_us)
+{
+	for (int i = 0; i < b->n_rows; i++) {
+		const struct gpu_row *row = &b->rows[i];
+		const struct bench_case *c = &row->shape;
+
+		if (c->tokens == tokens && c->ready == fp8 && c->fp8 == fp8 &&
+		    c->layout == layout && c->max_sms == max_sms &&
+		    row->split_us == split_us && row->impl == GPU_FERRY)
+			return row->target_us[phase];
+	}
+	return 0;
+}
+
+static void test_figures_have_their_targets(void **state)
+{
+	struct bench_options o;
+	struct bench_run run;
+	struct gpu_bench b;
+
+	(void)state;
+	make_rows(&b, &run, &o, BENCH_FIGURES_TARGETS);
+	assert_float_equal(target(&b, 1, true, FERRY_EXPERT_PACKED, 0, 0, 0),
+	                   5.5, 1e-9);
+	assert_float_equal(target(&b, 128, true, FERRY_EXPERT_PADDED, 0, 0, 0),
+	                   9.5, 1e-9);
+	assert_float_equal(target(&b, 128, false, FERRY_TOKEN, 1, 0, 0), 9,
+	                   1e-9);
+	assert_float_equal(target(&b, 4096, true, FERRY_TOKEN, 0, 32, 0),
+	                   109.25, 1e-9);
+	assert_float_equal(
+		target(&b, 4096, false, FERRY_EXPERT_PADDED, 1, 0, 0), 720,
+		1e-9);
+	assert_float_equal(
+		target(&b, 128, false, FERRY_EXPERT_PACKED, 0, 0, 20), 9, 1e-9);
+	assert_float_equal(target(&b, 8, false, FERRY_TOKEN, 0, 0, 0), 0, 1e-9);
+	gpu_rows_free(&b);
+}
+
+static void test_rows_of_figures_and_options(void **state)
+{
+	struct bench_options o;
+	struct bench_run run;
+	struct gpu_bench b;
+	int n_dense = 0;
+
+	(void)state;
+	make_rows(&b, &run, &o, BENCH_FIGURES_ALL);
+	for (int i = 0; i < b.n_rows; i++) {
+		assert_in_range(b.rows[i].chain, 1, 48);
+		assert_true(b.rows[i].bytes.wire[BENCH_PAIR] > 0);
+		n_dense += b.rows[i].impl == GPU_NCCL_DENSE;
+	}
+	assert_in_range(b.n_rows, 100, 200);
+	assert_true(n_dense > 4);
+	gpu_rows_free(&b);
+	make_rows(&b, &run, &o, BENCH_FIGURES_NONE);
+	assert_int_equal(b.n_rows, 3); /* Ferry, an exchange, a dense one */
+	assert_true(b.rows[2].bytes.wire[0] > 10 * b.rows[1].bytes.wire[0]);
+	gpu_rows_free(&b);
+}
+
 /* Against sums that are all 0. */
 static int64_t check(void *arg, struct bench_share share)
 {
@@ -149,6 +233,8 @@ int main(void)
 		cmocka_unit_test(test_exchange),
 		cmocka_unit_test(test_the_larger_floor_counts),
 		cmocka_unit_test(test_shares_add_up),
+		cmocka_unit_test(test_figures_have_their_targets),
+		cmocka_unit_test(test_rows_of_figures_and_options),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
