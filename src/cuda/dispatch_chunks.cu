@@ -39,10 +39,11 @@
  * Flags
  *	Epochs: table_part records and row_flag, by their source, never reset.
  * Threads
- *	8 warps a block, blocks persistent and resident. The first warps of a
- *	block send (3); the others are its team: 2, 4, 5, 6, then 7 and 8, or
- *	sending with TOKEN. Who has sent all delivers. Work is handed out by
- *	counters (WORD_SEND, WORD_OWN, WORD_ARRIVED).
+ *	8 warps a block, blocks persistent and resident. The last blocks send
+ *	(3), when the table is on its way (WORD_TABLED); the others are teams:
+ *	2, 4, 5, 6, then 7 and 8. Who has sent all delivers. Where there are
+ *	few blocks, each has some warps that send and a team. Work is handed
+ *	out by counters (WORD_SEND, WORD_OWN, WORD_ARRIVED).
  * Waits
  *	For peers in 4 and 8, bounded (wait.cuh); for blocks of this launch in
  *	5 and 6, which end when those do. Sending waits for nobody.
@@ -138,6 +139,30 @@ static __device__ void advance(const struct ferry_cuda_dispatch *a,
 	                                        : FERRY_SLOT_DISPATCH_SENT);
 }
 
+/*
+ * Who sends: all warps of some blocks, the last ones, while the others have
+ * teams; where there are few blocks, two warps of each.
+ */
+static __device__ void share_work(struct chunks *c)
+{
+	const struct ferry_cuda_channel *ch = &c->a->ch;
+	const int32_t n = (int32_t)gridDim.x;
+	const int32_t share =
+		ch->quantize ? CHUNKS_QUANTIZE_SHARE : CHUNKS_SEND_SHARE;
+
+	c->n_teams = n;
+	c->n_senders = 0;
+	if (!(c->a->parts & FERRY_CUDA_SEND))
+		return;
+	if (n < share) {
+		c->n_senders = CHUNKS_WARPS / 2;
+		return;
+	}
+	c->n_teams = n - n / share;
+	if ((int32_t)blockIdx.x >= c->n_teams)
+		c->n_senders = CHUNKS_WARPS;
+}
+
 static __device__ struct chunks chunks_of(const struct ferry_cuda_dispatch *a,
                                           const struct start *s,
                                           unsigned char *ring,
@@ -160,37 +185,26 @@ static __device__ struct chunks chunks_of(const struct ferry_cuda_dispatch *a,
 		(int32_t)((c.row_bytes + c.stage_bytes - 1) / c.stage_bytes);
 	c.ring = ring;
 	c.barriers = barriers;
+	share_work(&c);
 	return c;
 }
 
-/*
- * Warps of a block that send from the start: as many as keep the links busy,
- * at most half of them.
- */
-static __device__ int32_t senders_of(const struct chunks *c)
+/* The rings of the team: its memory before they are rings. */
+static __device__ unsigned char *team_ring(const struct chunks *c)
 {
-	const struct ferry_cuda_dispatch *a = c->a;
-	const uint32_t warp = (uint32_t)c->n_stages * c->stage_bytes;
-	const uint32_t n = CHUNKS_FLIGHT_BYTES / (warp * gridDim.x) + 1;
-
-	if (!(a->parts & FERRY_CUDA_SEND))
-		return 0;
-	if (a->ch.layout == FERRY_TOKEN || !(a->parts & FERRY_CUDA_RECV))
-		return CHUNKS_WARPS / 2;
-	return (int32_t)min(n, (uint32_t)CHUNKS_WARPS / 2);
+	return c->ring +
+	       (uint32_t)(c->n_senders * c->n_stages) * c->stage_bytes;
 }
 
 /* Where the team's arrays of the plan are. */
-static __device__ unsigned char *
-plan_memory(const struct chunks *c, int32_t senders, size_t histogram_end)
+static __device__ unsigned char *plan_memory(const struct chunks *c,
+                                             size_t histogram_end)
 {
 	const struct ferry_cuda_channel *ch = &c->a->ch;
-	const uint32_t used =
-		(uint32_t)(senders * c->n_stages) * c->stage_bytes;
-	const size_t bytes = plan_team_bytes(ch, CHUNKS_WARPS);
+	const size_t bytes = plan_team_bytes(ch);
 
-	if (used + bytes <= chunks_ring_bytes(ch))
-		return c->ring + used;
+	if (team_ring(c) - c->ring + bytes <= chunks_ring_bytes(ch))
+		return team_ring(c);
 	return (unsigned char *)c->a->op.scratch + histogram_end +
 	       blockIdx.x * bytes;
 }
@@ -204,7 +218,7 @@ histogram_offset(const struct ferry_cuda_channel *ch)
 }
 
 static __device__ struct plan plan_of(const struct chunks *c,
-                                      const struct team *team, int32_t senders,
+                                      const struct team *team,
                                       struct plan_shared *shared)
 {
 	const struct ferry_cuda_channel *ch = &c->a->ch;
@@ -215,29 +229,27 @@ static __device__ struct plan plan_of(const struct chunks *c,
 	p.op = &c->a->op;
 	p.team = *team;
 	p.sums = &shared->sums;
-	plan_init(&p, plan_memory(c, senders, at + plan_histogram_bytes(ch)),
+	plan_init(&p, c->n_teams, plan_memory(c, at + plan_histogram_bytes(ch)),
 	          (uint32_t *)((unsigned char *)c->a->op.scratch + at));
 	return p;
 }
 
 /* The team's part of RECV: all but rows. */
 static __device__ bool team_receive(const struct chunks *c,
-                                    const struct team *team, int32_t senders,
-                                    struct mover *m, struct plan_shared *shared)
+                                    const struct team *team,
+                                    struct plan_shared *shared)
 {
 	const struct ferry_cuda_dispatch *a = c->a;
-	const struct plan p = plan_of(c, team, senders, shared);
+	const struct plan p = plan_of(c, team, shared);
 	const uint32_t thread = blockIdx.x * (uint32_t)team_threads(team) +
 	                        (uint32_t)team_thread(team);
-	const uint32_t n_threads = gridDim.x * (uint32_t)team_threads(team);
+	const uint32_t n_threads = (uint32_t)(c->n_teams * team_threads(team));
 
 	if (p.begin < p.end && !plan_own_blocks(c, &p, shared))
 		return false;
 	/* The plan's arrays become a ring again. */
 	fence_proxy_async_shared();
 	team_sync(team);
-	if (a->ch.layout == FERRY_TOKEN && a->parts & FERRY_CUDA_SEND)
-		send_queue(c, m);
 	if (!team_await(c, team, shared, WORD_PLACED, (uint32_t)p.n_owners))
 		return false;
 	fill_rows(c, thread, n_threads);
@@ -249,8 +261,7 @@ static __device__ bool team_receive(const struct chunks *c,
 static __device__ bool sender_receive(const struct chunks *c, int32_t lane)
 {
 	const int32_t blocks = (int32_t)plan_blocks(&c->a->ch);
-	const int32_t each =
-		(blocks + (int32_t)gridDim.x - 1) / (int32_t)gridDim.x;
+	const int32_t each = (blocks + c->n_teams - 1) / c->n_teams;
 	bool here = true;
 
 	if (lane == 0)
@@ -266,7 +277,7 @@ static __device__ void run_warp(const struct chunks *c, struct block *block)
 	const bool receives = a->parts & FERRY_CUDA_RECV;
 	const bool delivers = receives && a->ch.layout != FERRY_TOKEN;
 	const int32_t warp = (int32_t)threadIdx.x / 32;
-	const int32_t senders = senders_of(c);
+	const int32_t senders = c->n_senders;
 	struct mover m = mover_of(c, warp, (int32_t)threadIdx.x % 32);
 	bool whole = true;
 
@@ -275,14 +286,11 @@ static __device__ void run_warp(const struct chunks *c, struct block *block)
 		whole = !delivers || sender_receive(c, m.lane);
 	} else {
 		const struct team team = {warp - senders,
-		                          CHUNKS_WARPS - senders, m.lane, 1};
+		                          CHUNKS_WARPS - senders, m.lane};
 
 		if (sends)
-			send_table(c, &team, &block->plan.found);
-		if (sends && !receives)
-			send_queue(c, &m);
-		whole = !receives ||
-		        team_receive(c, &team, senders, &m, &block->plan);
+			send_table(c, &team, team_ring(c), &block->plan.found);
+		whole = !receives || team_receive(c, &team, &block->plan);
 	}
 	if (whole && delivers)
 		whole = deliver(c, &m);
@@ -343,7 +351,7 @@ static const char *refuse(const struct ferry_cuda_channel *ch)
 static size_t scratch_bytes(const struct ferry_cuda_channel *ch, int32_t ctas)
 {
 	return histogram_offset(ch) + plan_histogram_bytes(ch) +
-	       (size_t)ctas * plan_team_bytes(ch, CHUNKS_WARPS);
+	       (size_t)ctas * plan_team_bytes(ch);
 }
 
 static int load(const struct ferry_cuda_channel *ch, struct ferry_cuda_fit *fit)

@@ -21,8 +21,13 @@ enum {
 	CHUNKS_STAGE_BYTES = 14336,
 	CHUNKS_RING_BYTES = CHUNKS_WARPS * 2 * CHUNKS_STAGE_BYTES,
 	CHUNKS_PLAN_BYTES = 48 << 10, /* rings are at least so large */
-	/* Rows on their way that keep a link busy, of all blocks. */
-	CHUNKS_FLIGHT_BYTES = 3 << 20,
+				      /*
+	                               * Of so many blocks one sends. A few multiprocessors fill the links,
+	                               * and what more of them send only stands in their own way: the loads
+	                               * of a multiprocessor wait behind its stores to peers.
+	                               */
+	CHUNKS_SEND_SHARE = 4,
+	CHUNKS_QUANTIZE_SHARE = 2,
 };
 
 /*
@@ -30,6 +35,7 @@ enum {
  * There are two sets, by the parity of the epoch; a send clears the other one.
  */
 enum chunks_word {
+	WORD_TABLED,  /* parts of the own table that are on their way */
 	WORD_SEND,    /* items of the send queue that are taken */
 	WORD_OWN,     /* own tokens that are taken, to be delivered */
 	WORD_ARRIVED, /* rows of others, likewise */
@@ -74,6 +80,8 @@ struct chunks {
 	uint32_t stage_bytes;
 	int32_t n_stages;
 	int32_t n_pieces;    /* stages that a row takes */
+	int32_t n_teams;     /* blocks 0.. that have a team */
+	int32_t n_senders;   /* warps of this block that send first */
 	unsigned char *ring; /* shared: [warps][n_stages][stage_bytes] */
 	uint64_t *barriers;  /* shared: [warps][CHUNKS_MAX_STAGES] */
 };

@@ -91,16 +91,20 @@ static __device__ inline bool await_table(const struct chunks *c, int32_t rank,
 	const struct table_part *theirs =
 		table_record_at(c, ch->rank, speaker, part);
 
-	if (!await_part(c, rank, 0) || !await_part(c, speaker, 0))
+	const bool alone = rank == speaker; /* nothing to compare with */
+
+	if (!await_part(c, rank, 0) || (!alone && !await_part(c, speaker, 0)))
 		return false;
 	*odd = is_odd_head(c, h) || h->n_tokens != s->n_tokens ||
 	       h->topk != s->topk;
 	if (!is_walkable(ch, h) || part >= parts_of(ch, h->n_tokens))
 		return true;
-	if (!await_part(c, rank, part))
+	if (part > 0 && !await_part(c, rank, part))
 		return false;
-	if (*odd || !await_part(c, speaker, part))
-		return *odd;
+	if (*odd)
+		return true;
+	if (!alone && part > 0 && !await_part(c, speaker, part))
+		return false;
 	*odd = mine->mark_status || mine->content != theirs->content;
 	return true;
 }
@@ -123,18 +127,16 @@ static __device__ inline bool count_block(const struct chunks *c,
 		here = await_table(c, group * ch->group_size + i, part, &odd);
 	if (!team_all(&p->team, shared->votes, here))
 		return false;
-	const struct ferry_table *h =
+	const struct ferry_table *t =
 		table_of(c, ch->rank, speaker_of(c, group));
-	const int32_t n_tokens = is_walkable(ch, h) ? h->n_tokens : 0;
-	const int32_t n = min(ch->table_chunk, n_tokens - first);
+	const int32_t n_tokens = is_walkable(ch, t) ? t->n_tokens : 0;
+	const int32_t n = max(min(ch->table_chunk, n_tokens - first), 0);
 
 	if (part == 0 && thread == 0)
 		c->a->op.n_tokens[group] = n_tokens;
-	if (n > 0)
-		odd |= !plan_count(p, block,
-		                   (const int32_t *)(h + 1) +
-		                           (size_t)first * h->topk,
-		                   n * h->topk, h->topk);
+	odd |= !plan_count(p, block,
+	                   (const int32_t *)(t + 1) + (size_t)first * t->topk,
+	                   n, n ? t->topk : 1);
 	if (odd)
 		add_relaxed_gpu(word_at(c, WORD_ODD), 1);
 	return true;
@@ -182,61 +184,52 @@ write_entry(const struct chunks *c, const struct plan *p, const struct entry *e)
 		out->index[row] = view;
 }
 
-/* Entries of a block that a thread has in hand: their loads fly together. */
-enum { PLACE_STEPS = 8 };
-
 /* A block of a table that is being placed. */
 struct placing {
 	const struct plan *p;
 	const float *weights; /* [tokens][topk]; NULL: all 1 */
 	int32_t group, first; /* first token */
 	int32_t n, topk;      /* entries, max_topk to each token; of the call */
+	uint32_t inverse;     /* of max_topk */
+	bool told;            /* somebody wants more than copies */
 };
 
+static __device__ inline bool wants_entries(const struct ferry_cuda_dispatch *a)
+{
+	const struct ferry_dispatch_out *o = &a->out;
+
+	return o->token_slots || o->token_weights || o->row_expert_slot ||
+	       o->row_source || o->row_token || o->row_weight || o->index;
+}
+
+/* Entry i, with max_topk entries to a token. */
 static __device__ __forceinline__ void
-place_entries(const struct chunks *c, const struct placing *b, int32_t from)
+place_entry(const struct chunks *c, const struct placing *b, int32_t i)
 {
 	const struct ferry_cuda_channel *ch = &c->a->ch;
 	const struct ferry_cuda_op *op = &c->a->op;
-	const int32_t step = team_threads(&b->p->team);
-	const size_t base =
-		((size_t)b->group * ch->max_tokens + b->first) * ch->max_topk;
-	struct entry e[PLACE_STEPS];
+	const int32_t t = divide(i, b->inverse);
+	const int32_t k = i - t * ch->max_topk;
+	const int32_t token = b->first + t;
+	const size_t at =
+		((size_t)b->group * ch->max_tokens + b->first) * ch->max_topk +
+		i;
+	bool dropped = false;
+	struct entry e = {b->group, token, k, {-1, 0}, 1};
 
-#pragma unroll
-	for (int32_t i = 0; i < PLACE_STEPS; i++) {
-		const int32_t at = from + i * step;
-		const bool there = at < b->n;
-
-		e[i].group = b->group;
-		e[i].token = b->first + at / ch->max_topk;
-		e[i].choice = at % ch->max_topk;
-		const bool asked = there && e[i].choice < b->topk;
-
-		e[i].copy.slot = -1;
-		e[i].weight = 1;
-		if (asked)
-			e[i].copy = op->copies[base + at];
-		if (asked && b->weights)
-			e[i].weight = b->weights[(size_t)e[i].token * b->topk +
-			                         e[i].choice];
-	}
-#pragma unroll
-	for (int32_t i = 0; i < PLACE_STEPS; i++) {
-		const int32_t at = from + i * step;
-		bool dropped;
-
-		if (at >= b->n)
-			break;
-		e[i].copy = plan_place(b->p, e[i].copy, &dropped);
-		op->copies[base + at] = e[i].copy;
-		if (op->weights)
-			op->weights[base + at] = e[i].weight;
-		if (op->dropped && b->group == ch->group)
-			op->dropped[(size_t)b->first * ch->max_topk + at] =
-				dropped;
-		write_entry(c, b->p, &e[i]);
-	}
+	if (k < b->topk)
+		e.copy = plan_place(b->p, t * b->topk + k, &dropped);
+	op->copies[at] = e.copy;
+	if (op->dropped && b->group == ch->group)
+		op->dropped[(size_t)b->first * ch->max_topk + i] = dropped;
+	if (!op->weights && !b->told)
+		return;
+	if (b->weights && k < b->topk)
+		e.weight = b->weights[(size_t)token * b->topk + k];
+	if (op->weights)
+		op->weights[at] = e.weight;
+	if (b->told)
+		write_entry(c, b->p, &e);
 }
 
 static __device__ inline void place_block(const struct chunks *c,
@@ -252,14 +245,20 @@ static __device__ inline void place_block(const struct chunks *c,
 	b.p = p;
 	b.group = group;
 	b.first = (block - group * ch->table_parts) * ch->table_chunk;
-	b.n = min(ch->table_chunk, n_tokens - b.first) * ch->max_topk;
+	const int32_t n = min(ch->table_chunk, n_tokens - b.first);
+
+	b.n = n * ch->max_topk;
 	b.topk = t->topk;
+	b.inverse = inverse_of(ch->max_topk);
+	b.told = wants_entries(c->a);
 	b.weights = t->has_weights
 	                    ? (const float *)(t + 1) + (size_t)n_tokens * b.topk
 	                    : NULL;
+	plan_recall(p, block, n * b.topk);
+#pragma unroll 1
 	for (int32_t i = team_thread(&p->team); i < b.n;
-	     i += team_threads(&p->team) * PLACE_STEPS)
-		place_entries(c, &b, i);
+	     i += team_threads(&p->team))
+		place_entry(c, &b, i);
 }
 
 /* Rows of each own slot, for whoever needs them in this launch. */
@@ -421,16 +420,21 @@ static __device__ inline void fill_rows(const struct chunks *c, uint32_t thread,
 	if (!out->row_expert_slot && !out->row_source && !out->row_token &&
 	    !out->row_weight && !out->index)
 		return;
-	for (int32_t s = 0; s <= n; s++) {
+		/* A slot to each warp; what is behind the last one to all. */
+#pragma unroll 1
+	for (int32_t s = min((int32_t)(thread / 32), n); s <= n;
+	     s = s < n ? min(s + (int32_t)(n_threads / 32), n) : n + 1) {
 		const int64_t first =
 			padded ? s * ch->padded_rows : c->a->op.offsets[s];
 		const int64_t next = s == n   ? ch->recv_rows
 		                     : padded ? (s + 1) * ch->padded_rows
 		                              : c->a->op.offsets[s + 1];
 		const int64_t used = s == n ? 0 : counts_at(c)[s];
+		const uint32_t from = s == n ? thread : thread % 32;
+		const uint32_t step = s == n ? n_threads : 32;
 
-		for (int64_t i = first + used + thread; i < next;
-		     i += n_threads) {
+#pragma unroll 1
+		for (int64_t i = first + used + from; i < next; i += step) {
 			if (out->row_expert_slot)
 				out->row_expert_slot[i] = -1;
 			if (out->row_source)

@@ -73,10 +73,10 @@ delivery_token(const struct chunks *c, const struct delivery *d, int32_t i)
 }
 
 /* One row from its stage to the positions that the lanes hold. */
-static __device__ inline void
+static __device__ __forceinline__ void
 deliver_row(const struct chunks *c, const struct delivery *d,
             const unsigned char *stage, const struct piece *p, int32_t token,
-            int32_t from, int64_t position, int32_t lane)
+            int32_t from, int64_t position)
 {
 	uint32_t some = __ballot_sync(~0u, position >= 0);
 
@@ -88,7 +88,7 @@ deliver_row(const struct chunks *c, const struct delivery *d,
 				? weight_of(c, d->group, token, from + k)
 				: 1;
 
-		store_out(c, &d->out, stage, row, weight, p, lane);
+		store_out(c, &d->out, stage, row, weight, p);
 	}
 }
 
@@ -137,25 +137,31 @@ deliver_batch(const struct chunks *c, struct mover *m, const struct delivery *d)
 			                   m->lane + 32) >= 0;
 		some |= (uint32_t)(__ballot_sync(~0u, any) != 0) << i;
 	}
+#pragma unroll 1
 	for (int32_t index = 0; index < c->n_pieces; index++) {
 		const struct piece p = piece_of(c, index);
 
 		load_batch(c, m, d, some, index);
-#pragma unroll
-		for (int32_t i = 0; i < CHUNKS_MAX_STAGES; i++) {
-			if (!(some >> i & 1))
-				continue;
-			const unsigned char *stage = stage_at(c, m, i);
+#pragma unroll 1
+		for (int32_t i = 0; i < d->batch.n; i++) {
 			const int32_t t = delivery_token(c, d, i);
 
+			if (!(some >> i & 1))
+				continue;
 			mover_await(m, i);
-			deliver_row(c, d, stage, &p, t, 0, position[i],
-			            m->lane);
-			if (topk > 32)
-				deliver_row(c, d, stage, &p, t, 32,
-				            position_of(c, d->group, t,
-				                        m->lane + 32),
-				            m->lane);
+#pragma unroll 1
+			for (int32_t k = 0; k < topk; k += 32) {
+				int64_t at = position[0];
+
+#pragma unroll
+				for (int32_t j = 1; j < CHUNKS_MAX_STAGES; j++)
+					at = i == j ? position[j] : at;
+				if (k > 0)
+					at = position_of(c, d->group, t,
+					                 m->lane + k);
+				deliver_row(c, d, stage_at(c, m, i), &p, t, k,
+				            at);
+			}
 		}
 		if (m->lane == 0)
 			bulk_commit();
@@ -163,23 +169,17 @@ deliver_batch(const struct chunks *c, struct mover *m, const struct delivery *d)
 	}
 }
 
-/* Own tokens, all of the group's: they never pass the window. */
-static __device__ inline void deliver_own(const struct chunks *c,
-                                          struct mover *m, struct delivery *d)
+/* The next of the own tokens, all of the group's. False: none is left. */
+static __device__ inline bool take_own(const struct chunks *c,
+                                       struct delivery *d, int32_t lane)
 {
-	const struct ferry_cuda_channel *ch = &c->a->ch;
-
 	d->own = true;
-	d->group = ch->group;
-	d->batch.carrier = ch->rank;
-	for (;;) {
-		d->batch.first = (int32_t)take_items(
-			c, WORD_OWN, (uint32_t)c->n_stages, m->lane);
-		if (d->batch.first >= c->n_tokens)
-			return;
-		d->batch.n = min(c->n_stages, c->n_tokens - d->batch.first);
-		deliver_batch(c, m, d);
-	}
+	d->group = c->a->ch.group;
+	d->batch.carrier = c->a->ch.rank;
+	d->batch.first =
+		(int32_t)take_items(c, WORD_OWN, (uint32_t)c->n_stages, lane);
+	d->batch.n = min(c->n_stages, c->n_tokens - d->batch.first);
+	return d->batch.n > 0;
 }
 
 /* Number i of the ranks outside the own group. */
@@ -194,55 +194,67 @@ static __device__ __forceinline__ int32_t other_rank(const struct chunks *c,
 	return (first + (int32_t)i % others) % ch->n_ranks;
 }
 
-/* Rows of others, batch by batch in the order in which they are sent. */
-static __device__ inline bool
-deliver_arrived(const struct chunks *c, struct mover *m, struct delivery *d)
+/*
+ * The next rows of others, in the order in which they are sent; n may be 0.
+ * False: none is left.
+ */
+static __device__ inline bool take_arrived(const struct chunks *c,
+                                           struct delivery *d, int32_t lane)
 {
 	const struct ferry_cuda_channel *ch = &c->a->ch;
 	const uint32_t others = (uint32_t)(ch->n_ranks - ch->group_size);
 	const uint32_t each =
 		(uint32_t)((ch->cap + c->n_stages - 1) / c->n_stages);
+	const uint32_t item = others ? take_items(c, WORD_ARRIVED, 1, lane) : 0;
+
+	if (item >= others * each)
+		return false;
+	const int32_t source = other_rank(c, item % others);
+	const int32_t first = (int32_t)(item / others) * c->n_stages;
 
 	d->own = false;
-	while (others) {
-		const uint32_t item = take_items(c, WORD_ARRIVED, 1, m->lane);
-		const int32_t source = other_rank(c, item % others);
-		const int32_t group = source / ch->group_size;
-		bool here = true;
-
-		if (item >= others * each)
-			break;
-		d->group = group;
-		d->batch.carrier = source;
-		d->batch.first = (int32_t)(item / others) * c->n_stages;
-		d->batch.n =
-			min(c->n_stages,
-		            carried_by(ch, source, c->a->op.n_tokens[group]) -
-		                    d->batch.first);
-		if (d->batch.n <= 0)
-			continue;
-		const int32_t last = d->batch.first + d->batch.n - 1;
-
-		for (int32_t k = d->batch.first / ch->row_chunk;
-		     m->lane == 0 && here && k <= last / ch->row_chunk; k++)
-			here = await_chunk(c, source, k);
-		if (!__shfl_sync(~0u, (int)here, 0))
-			return false;
-		fence_proxy_async_global();
-		deliver_batch(c, m, d);
-	}
+	d->group = source / ch->group_size;
+	d->batch.carrier = source;
+	d->batch.first = first;
+	d->batch.n = min(c->n_stages,
+	                 carried_by(ch, source, c->a->op.n_tokens[d->group]) -
+	                         first);
 	return true;
 }
 
+/* Until the rows of a batch are here. All lanes. */
+static __device__ inline bool await_batch(const struct chunks *c,
+                                          const struct batch *b, int32_t lane)
+{
+	const int32_t chunk = c->a->ch.row_chunk;
+	const int32_t last = (b->first + b->n - 1) / chunk;
+	bool here = true;
+
+	for (int32_t k = b->first / chunk; lane == 0 && here && k <= last; k++)
+		here = await_chunk(c, b->carrier, k);
+	here = __shfl_sync(~0u, (int)here, 0);
+	fence_proxy_async_global();
+	return here;
+}
+
+/* Own tokens never pass the window, and are there at once. */
 static __device__ inline bool deliver(const struct chunks *c, struct mover *m)
 {
 	struct delivery d;
+	bool own = true;
 
 	d.x = x_form_of(c->a);
 	d.out = out_form_of(c->a);
-	deliver_own(c, m, &d);
-	const bool w = deliver_arrived(c, m, &d);
-	return w;
+	for (;;) {
+		own = own && take_own(c, &d, m->lane);
+		if (!own && !take_arrived(c, &d, m->lane))
+			return true;
+		if (d.batch.n <= 0)
+			continue;
+		if (!own && !await_batch(c, &d.batch, m->lane))
+			return false;
+		deliver_batch(c, m, &d);
+	}
 }
 
 /* TOKEN: rows stay where they are; all flags of all sources are awaited. */

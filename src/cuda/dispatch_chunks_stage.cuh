@@ -35,10 +35,10 @@ x_form_of(const struct ferry_cuda_dispatch *a)
 }
 
 /* What the lanes read of it; the bulk engine may still bring the rest. */
-static __device__ inline void load_x_lanes(const struct chunks *c,
-                                           const struct x_form *f,
-                                           unsigned char *stage, int32_t token,
-                                           const struct piece *p, int32_t lane)
+static __device__ __noinline__ void
+load_x_lanes(const struct chunks *c, const struct x_form *f,
+             unsigned char *stage, int32_t token, const struct piece *p,
+             int32_t lane)
 {
 	const struct ferry_cuda_dispatch *a = c->a;
 	const struct row_image image = row_image_of(a, 0);
@@ -154,6 +154,7 @@ static __device__ inline void store_row(const struct chunks *c,
 struct out_form {
 	bool rows, rows_wide, weighted;
 	bool scales, scales_wide;
+	bool lanes; /* some of it not by bulk stores */
 };
 
 static __device__ __forceinline__ struct out_form
@@ -169,43 +170,64 @@ out_form_of(const struct ferry_cuda_dispatch *a)
 	f.scales_wide = a->out.scale_form == FERRY_SCALES_ROW_MAJOR &&
 	                is_wide(a->out.scales, a->out.scales_stride,
 	                        a->scale_row_bytes);
+	f.lanes = (f.rows && !f.rows_wide) || (f.scales && !f.scales_wide);
 	return f;
 }
 
-/* A stage to one row of the output; all lanes. */
-static __device__ inline void store_out(const struct chunks *c,
-                                        const struct out_form *f,
-                                        const unsigned char *stage, int64_t row,
-                                        float weight, const struct piece *p,
-                                        int32_t lane)
+/* What the bulk engine cannot store, by the lanes. */
+static __device__ __noinline__ void store_out_lanes(const struct chunks *c,
+                                                    const struct out_form *f,
+                                                    const unsigned char *stage,
+                                                    int64_t row, float weight,
+                                                    const struct piece *p)
 {
 	const struct ferry_cuda_dispatch *a = c->a;
-	const uint32_t payload =
-		f->rows ? min(p->payload, (uint32_t)a->row_bytes - p->begin)
-			: 0;
-	const uint32_t scales =
-		f->scales ? min(p->scales,
-	                        (uint32_t)a->scale_row_bytes - p->scale_begin)
-			  : 0;
-	const uint32_t thread = (uint32_t)lane;
+	const uint32_t thread = threadIdx.x % 32;
 	unsigned char *to = (unsigned char *)a->out.rows +
 	                    (size_t)row * a->out.row_stride + p->begin;
 
-	if (f->rows_wide && payload && lane == 0)
-		bulk_store(to, stage, payload);
-	else if (f->weighted && payload)
-		row_store_weighted(to, stage, payload, a->ch.dtype, weight,
-		                   make_uint2(thread, 32));
-	else if (!f->rows_wide && payload)
-		row_store(to, stage, payload, thread, 32);
-	if (f->scales_wide && scales && lane == 0)
-		bulk_store((unsigned char *)a->out.scales +
-		                   (size_t)row * a->out.scales_stride +
-		                   p->scale_begin,
-		           stage + p->payload, scales);
-	else if (!f->scales_wide && scales)
-		scales_store(a, row, stage + p->payload,
-		             make_uint2(p->scale_begin, scales), thread, 32);
+	if (f->rows && p->payload) {
+		const uint32_t bytes =
+			min(p->payload, (uint32_t)a->row_bytes - p->begin);
+
+		if (f->weighted)
+			row_store_weighted(to, stage, bytes, a->ch.dtype,
+			                   weight, make_uint2(thread, 32));
+		else if (!f->rows_wide)
+			row_store(to, stage, bytes, thread, 32);
+	}
+	if (f->scales && !f->scales_wide && p->scales)
+		scales_store(
+			a, row, stage + p->payload,
+			make_uint2(p->scale_begin,
+		                   min(p->scales, (uint32_t)a->scale_row_bytes -
+		                                          p->scale_begin)),
+			thread, 32);
+}
+
+/* A stage to one row of the output; all lanes. */
+static __device__ __forceinline__ void store_out(const struct chunks *c,
+                                                 const struct out_form *f,
+                                                 const unsigned char *stage,
+                                                 int64_t row, float weight,
+                                                 const struct piece *p)
+{
+	const struct ferry_cuda_dispatch *a = c->a;
+
+	if (threadIdx.x % 32 == 0) {
+		if (f->rows_wide && p->payload)
+			bulk_store((unsigned char *)a->out.rows +
+			                   (size_t)row * a->out.row_stride +
+			                   p->begin,
+			           stage, p->payload);
+		if (f->scales_wide && p->scales)
+			bulk_store((unsigned char *)a->out.scales +
+			                   (size_t)row * a->out.scales_stride +
+			                   p->scale_begin,
+			           stage + p->payload, p->scales);
+	}
+	if (f->lanes)
+		store_out_lanes(c, f, stage, row, weight, p);
 }
 
 #endif

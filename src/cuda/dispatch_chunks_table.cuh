@@ -7,6 +7,7 @@
 #define FERRY_DISPATCH_CHUNKS_TABLE_CUH
 
 #include "dispatch_chunks.cuh"
+#include "rows.cuh"
 
 /* How ids and weights can be read; uniform. */
 struct id_form {
@@ -77,6 +78,13 @@ id_limit(const struct ferry_cuda_dispatch *a)
 	                                      : a->ch.n_experts;
 }
 
+static __device__ __noinline__ int32_t
+slot_of_expert(const struct ferry_cuda_dispatch *a, int32_t expert,
+               int32_t token, int32_t choice)
+{
+	return resolve_expert(&a->ch, &a->placement, expert, token, choice);
+}
+
 /* Expert slot of an own choice, -1 where it has none. */
 static __device__ __forceinline__ int32_t
 slot_of_id(const struct ferry_cuda_dispatch *a, int64_t id, int32_t token,
@@ -84,10 +92,9 @@ slot_of_id(const struct ferry_cuda_dispatch *a, int64_t id, int32_t token,
 {
 	if (id < 0 || id >= id_limit(a))
 		return -1;
-	if (a->in.id_kind == FERRY_ID_SLOT)
+	if (a->in.id_kind == FERRY_ID_SLOT || !a->placement.first)
 		return (int32_t)id;
-	return resolve_expert(&a->ch, &a->placement, (int32_t)id, token,
-	                      choice);
+	return slot_of_expert(a, (int32_t)id, token, choice);
 }
 
 /* Are there weights other than 1, and do they travel? */
@@ -120,124 +127,173 @@ table_record_at(const struct chunks *c, int32_t owner, int32_t source,
 	                                          c->half, source, part);
 }
 
-/* What the threads of a team find in a part; shared memory. */
+/* What a team has of a part; shared memory. */
 struct table_found {
 	uint64_t content[CHUNKS_WARPS];
 	uint32_t bad[CHUNKS_WARPS]; /* lowest entry with a bad id */
 };
 
-/* Entries of a part that a thread has in hand: their loads fly together. */
-enum { TABLE_STEPS = 8 };
-
-struct table_entries {
-	int32_t token[TABLE_STEPS], choice[TABLE_STEPS]; /* token -1: none */
-	int32_t slot[TABLE_STEPS];
-	float weight[TABLE_STEPS];
-	uint32_t bad; /* bit i: the id of entry i is refused */
+/* One part of the table, as a team prepares it. */
+struct table_making {
+	struct id_form form;
+	int32_t part, first; /* its first token */
+	int32_t n;           /* entries */
+	uint32_t inverse;    /* of topk */
+	int32_t *slots;      /* shared: [PLAN_ENTRIES] */
+	float *weights;      /* shared: likewise */
+	struct table_found *found;
 };
 
-static __device__ __forceinline__ void load_entries(const struct chunks *c,
-                                                    const struct id_form *f,
-                                                    struct table_entries *e)
+/* An id of more than 32 bits is as good as any that is out of range. */
+static __device__ __forceinline__ int32_t narrow_id(int64_t id)
 {
-	const struct ferry_cuda_dispatch *a = c->a;
-	int64_t id[TABLE_STEPS];
-
-	e->bad = 0;
-#pragma unroll
-	for (int32_t i = 0; i < TABLE_STEPS; i++) {
-		const bool there = e->token[i] >= 0;
-
-		id[i] = there ? id_at(f, e->token[i], e->choice[i]) : -1;
-		e->weight[i] =
-			there ? weight_at(f, e->token[i], e->choice[i]) : 0;
-	}
-#pragma unroll
-	for (int32_t i = 0; i < TABLE_STEPS; i++) {
-		e->slot[i] = slot_of_id(a, id[i], e->token[i], e->choice[i]);
-		e->weight[i] = e->slot[i] < 0 ? 0
-		                              : __fmul_rn(e->weight[i],
-		                                          a->ch.routed_scale);
-		if (e->slot[i] < 0 && id[i] != -1 &&
-		    a->ch.bad_id == FERRY_BAD_ID_ERROR)
-			e->bad |= 1u << i;
-	}
-}
-
-/* To one rank's window. */
-static __device__ __forceinline__ void
-store_entries(const struct chunks *c, const struct table_entries *e,
-              int32_t rank)
-{
-	const struct ferry_cuda_dispatch *a = c->a;
-	const int32_t topk = a->in.topk;
-	const bool weights = sends_weights(a);
-	int32_t *slots = (int32_t *)(table_of(c, rank, a->ch.rank) + 1);
-	float *behind = (float *)slots + (size_t)c->n_tokens * topk;
-
-#pragma unroll
-	for (int32_t i = 0; i < TABLE_STEPS; i++) {
-		const size_t at = (size_t)e->token[i] * topk + e->choice[i];
-
-		if (e->token[i] < 0)
-			continue;
-		slots[at] = e->slot[i];
-		if (weights)
-			behind[at] = e->weight[i];
-	}
-}
-
-/* For combine, and their share of the content. */
-static __device__ __forceinline__ uint64_t
-latch_entries(const struct chunks *c, const struct table_entries *e)
-{
-	const struct ferry_cuda_dispatch *a = c->a;
-	uint64_t content = 0;
-
-#pragma unroll
-	for (int32_t i = 0; i < TABLE_STEPS; i++) {
-		const size_t at =
-			(size_t)e->token[i] * a->ch.max_topk + e->choice[i];
-
-		if (e->token[i] < 0)
-			continue;
-		a->op.own_slots[at] = e->slot[i];
-		a->op.own_weights[at] = e->weight[i];
-		if (a->ch.group_size > 1)
-			content +=
-				mix_u64(mix_u64(at + 1) ^
-			                ((uint64_t)(uint32_t)e->slot[i] << 32 |
-			                 __float_as_uint(e->weight[i])));
-	}
-	return content;
+	return id == (int32_t)id ? (int32_t)id : INT32_MIN;
 }
 
 /*
- * Entries first, first + step, .. below n of the part that begins with token
- * `from`; returns their content, and in *bad the lowest that is refused.
+ * Ids and weights of a part as they are, into shared memory. The loads of a
+ * thread fly together where ids are words and rows follow each other. Code
+ * that runs once is short on purpose, here and in plan.cuh: a multiprocessor
+ * waits for instructions longer than for data.
  */
-static __device__ inline uint64_t
-send_entries(const struct chunks *c, const struct id_form *f, int32_t from,
-             int32_t first, int32_t n, int32_t step, uint32_t *bad)
+static __device__ inline void
+load_part(const struct team *team, const struct table_making *m, int32_t topk)
 {
-	const struct ferry_cuda_channel *ch = &c->a->ch;
-	const int32_t topk = c->a->in.topk;
-	struct table_entries e;
+	const struct id_form *f = &m->form;
+	const int32_t step = team_threads(team), thread = team_thread(team);
+	const bool dense = f->aligned && f->id_bytes == 4 &&
+	                   f->ids_stride == (size_t)topk * 4;
+	const int32_t *ids = (const int32_t *)f->ids + (size_t)m->first * topk;
+
+#pragma unroll 1
+	for (int32_t from = thread; dense && from < m->n; from += step * 8) {
+		int32_t v[8];
 
 #pragma unroll
-	for (int32_t i = 0; i < TABLE_STEPS; i++) {
-		const int32_t at = first + i * step;
-
-		e.token[i] = at < n ? from + at / topk : -1;
-		e.choice[i] = at % topk;
+		for (int32_t j = 0; j < 8; j++)
+			v[j] = from + j * step < m->n ? ids[from + j * step]
+			                              : 0;
+#pragma unroll
+		for (int32_t j = 0; j < 8; j++)
+			if (from + j * step < m->n)
+				m->slots[from + j * step] = v[j];
 	}
-	load_entries(c, f, &e);
-	for (int32_t i = 1; i <= ch->n_ranks; i++)
-		store_entries(c, &e, (ch->rank + i) % ch->n_ranks);
-	if (e.bad)
-		*bad = min(*bad,
-		           (uint32_t)(first + (__ffs((int)e.bad) - 1) * step));
-	return latch_entries(c, &e);
+#pragma unroll 1
+	for (int32_t i = thread; i < m->n && (!dense || f->weights);
+	     i += step) {
+		const int32_t t = divide(i, m->inverse);
+		const int32_t k = i - t * topk;
+
+		if (!dense)
+			m->slots[i] = narrow_id(id_at(f, m->first + t, k));
+		if (f->weights)
+			m->weights[i] = weight_at(f, m->first + t, k);
+	}
+}
+
+/* Resolves one entry. Returns its share of the content. */
+static __device__ __forceinline__ uint64_t
+make_entry(const struct chunks *c, const struct table_making *m, int32_t i,
+           uint32_t *bad)
+{
+	const struct ferry_cuda_dispatch *a = c->a;
+	const int32_t t = divide(i, m->inverse);
+	const int32_t id = m->slots[i];
+	const int32_t slot =
+		slot_of_id(a, id, m->first + t, i - t * a->in.topk);
+	const float weight = m->form.weights ? m->weights[i] : 1;
+	const float w = slot < 0 ? 0 : __fmul_rn(weight, a->ch.routed_scale);
+
+	if (slot < 0 && id != -1 && a->ch.bad_id == FERRY_BAD_ID_ERROR)
+		*bad = min(*bad, (uint32_t)i);
+	m->slots[i] = slot;
+	m->weights[i] = w;
+	if (a->ch.group_size == 1)
+		return 0;
+	return mix_u64(mix_u64((uint64_t)m->part << 32 | (uint32_t)(i + 1)) ^
+	               ((uint64_t)(uint32_t)slot << 32 | __float_as_uint(w)));
+}
+
+static __device__ inline void make_part(const struct chunks *c,
+                                        const struct team *team,
+                                        const struct table_making *m)
+{
+	const struct ferry_cuda_dispatch *a = c->a;
+	const bool weights = a->in.topk_weights || a->ch.routed_scale != 1;
+	/* Weights of 1 and none at all are not the same, as on the CPU. */
+	uint64_t content = weights && team_thread(team) == 0 ? 1 : 0;
+	uint32_t bad = ~0u;
+
+	load_part(team, m, a->in.topk);
+	/* A thread makes the entries that it loaded. */
+#pragma unroll 1
+	for (int32_t i = team_thread(team); i < m->n; i += team_threads(team))
+		content += make_entry(c, m, i, &bad);
+	if (a->ch.group_size > 1)
+		content = (uint64_t)sum_warp((int64_t)content);
+	bad = __reduce_min_sync(~0u, bad);
+	if (team->lane == 0) {
+		m->found->content[team->warp] = content;
+		m->found->bad[team->warp] = bad;
+	}
+	team_sync(team);
+}
+
+/* n words from shared memory to any window. */
+static __device__ inline void store_words(void *to, const void *from, int32_t n,
+                                          const struct team *team)
+{
+	const int32_t thread = team_thread(team), step = team_threads(team);
+	const int32_t wide = is_aligned(to, 16) ? n / 4 : 0;
+
+#pragma unroll 1
+	for (int32_t i = thread; i < wide; i += step)
+		store_16((uint4 *)to + i, ((const uint4 *)from)[i]);
+#pragma unroll 1
+	for (int32_t i = wide * 4 + thread; i < n; i += step)
+		((uint32_t *)to)[i] = ((const uint32_t *)from)[i];
+}
+
+/* The part to every rank, the own one last. */
+static __device__ inline void store_part(const struct chunks *c,
+                                         const struct team *team,
+                                         const struct table_making *m)
+{
+	const struct ferry_cuda_dispatch *a = c->a;
+	const int32_t topk = a->in.topk, n_ranks = a->ch.n_ranks;
+	const size_t at = (size_t)m->first * topk;
+
+#pragma unroll 1
+	for (int32_t i = 1; i <= n_ranks; i++) {
+		int32_t *slots =
+			(int32_t *)(table_of(c, (a->ch.rank + i) % n_ranks,
+		                             a->ch.rank) +
+		                    1);
+
+		store_words(slots + at, m->slots, m->n, team);
+		if (sends_weights(a))
+			store_words(slots + (size_t)c->n_tokens * topk + at,
+			            m->weights, m->n, team);
+	}
+}
+
+/* For combine. */
+static __device__ inline void latch_part(const struct chunks *c,
+                                         const struct team *team,
+                                         const struct table_making *m)
+{
+	const struct ferry_cuda_dispatch *a = c->a;
+	const int32_t topk = a->in.topk;
+
+#pragma unroll 1
+	for (int32_t i = team_thread(team); i < m->n; i += team_threads(team)) {
+		const int32_t t = divide(i, m->inverse);
+		const size_t at = (size_t)(m->first + t) * a->ch.max_topk +
+		                  (i - t * topk);
+
+		a->op.own_slots[at] = m->slots[i];
+		a->op.own_weights[at] = m->weights[i];
+	}
 }
 
 static __device__ inline void send_head(const struct chunks *c, int32_t thread,
@@ -267,71 +323,41 @@ static __device__ inline void send_head(const struct chunks *c, int32_t thread,
 
 /* Closes a part at every rank, after all threads of the team stored theirs. */
 static __device__ inline void send_record(const struct chunks *c,
-                                          const struct team *team, int32_t part,
-                                          const struct table_found *found)
+                                          const struct team *team,
+                                          const struct table_making *m)
 {
 	const struct ferry_cuda_dispatch *a = c->a;
 	struct table_part r = {};
 	uint32_t bad = ~0u;
 
 	for (int32_t w = 0; w < team->n_warps; w++) {
-		r.content += found->content[w];
-		bad = min(bad, found->bad[w]);
+		r.content += m->found->content[w];
+		bad = min(bad, m->found->bad[w]);
 	}
 	if (bad != ~0u) {
-		const int32_t topk = a->in.topk;
-		const struct id_form f = id_form_of(&a->in);
+		const int32_t t = divide((int32_t)bad, m->inverse);
 
 		r.mark_status = FERRY_RANGE;
-		r.mark_token = part * a->ch.table_chunk + (int32_t)bad / topk;
-		r.mark_choice = (int32_t)bad % topk;
+		r.mark_token = m->first + t;
+		r.mark_choice = (int32_t)bad - t * a->in.topk;
 		r.mark_limit = id_limit(a);
-		r.mark_value = id_at(&f, r.mark_token, r.mark_choice);
+		r.mark_value = id_at(&m->form, r.mark_token, r.mark_choice);
 	}
 	for (int32_t i = team_thread(team); i < a->ch.n_ranks;
 	     i += team_threads(team)) {
 		/* Farthest first: the own window is quick. */
 		const int32_t to = (a->ch.rank + 1 + i) % a->ch.n_ranks;
 		struct table_part *at =
-			table_record_at(c, to, a->ch.rank, part);
-		const uint64_t *from = (const uint64_t *)&r;
+			table_record_at(c, to, a->ch.rank, m->part);
 
-		for (int32_t k = 0; k < 5; k++)
-			((uint64_t *)at)[k] = from[k];
+		at->mark_status = r.mark_status;
+		at->mark_token = r.mark_token;
+		at->mark_choice = r.mark_choice;
+		at->mark_limit = r.mark_limit;
+		at->mark_value = r.mark_value;
+		at->content = r.content;
 		store_release_sys(&at->epoch, c->epoch);
 	}
-}
-
-static __device__ inline void send_part(const struct chunks *c,
-                                        const struct team *team, int32_t part,
-                                        struct table_found *found)
-{
-	const struct ferry_cuda_dispatch *a = c->a;
-	const int32_t first = part * a->ch.table_chunk;
-	const int32_t n_tokens = min(a->ch.table_chunk, c->n_tokens - first);
-	const int32_t n = max(n_tokens, 0) * a->in.topk;
-	const bool weights = a->in.topk_weights || a->ch.routed_scale != 1;
-	const struct id_form f = id_form_of(&a->in);
-	/* Weights of 1 and none at all are not the same, as on the CPU. */
-	uint64_t content = weights && team_thread(team) == 0 ? 1 : 0;
-	uint32_t bad = ~0u;
-
-	if (part == 0)
-		send_head(c, team_thread(team), team_threads(team));
-	for (int32_t i = team_thread(team); i < n;
-	     i += team_threads(team) * TABLE_STEPS)
-		content += send_entries(c, &f, first, i, n, team_threads(team),
-		                        &bad);
-	if (a->ch.group_size > 1)
-		content = (uint64_t)sum_warp((int64_t)content);
-	bad = __reduce_min_sync(~0u, bad);
-	if (team->lane == 0) {
-		found->content[team->warp] = content;
-		found->bad[team->warp] = bad;
-	}
-	team_sync(team);
-	send_record(c, team, part, found);
-	team_sync(team);
 }
 
 /* Parts that the table of a batch of n tokens has: the head goes with one. */
@@ -341,15 +367,44 @@ parts_of(const struct ferry_cuda_channel *ch, int32_t n_tokens)
 	return max(plan_parts(ch, n_tokens), 1);
 }
 
-/* This block's share of the table; all of it stores, nothing waits. */
+/*
+ * This block's share of the table; all of it stores, nothing waits. `shared`
+ * has room for twice PLAN_ENTRIES words.
+ */
 static __device__ inline void send_table(const struct chunks *c,
                                          const struct team *team,
+                                         unsigned char *shared,
                                          struct table_found *found)
 {
-	const int32_t n = parts_of(&c->a->ch, c->n_tokens);
+	const struct ferry_cuda_channel *ch = &c->a->ch;
+	const int32_t n_parts = parts_of(ch, c->n_tokens);
+	struct table_making m;
 
-	for (int32_t p = (int32_t)blockIdx.x; p < n; p += (int32_t)gridDim.x)
-		send_part(c, team, p, found);
+	if ((int32_t)blockIdx.x >= n_parts)
+		return;
+	m.form = id_form_of(&c->a->in);
+	m.inverse = inverse_of(c->a->in.topk);
+	m.slots = (int32_t *)shared;
+	m.weights = (float *)(m.slots + PLAN_ENTRIES);
+	m.found = found;
+	for (m.part = (int32_t)blockIdx.x; m.part < n_parts;
+	     m.part += c->n_teams) {
+		m.first = m.part * ch->table_chunk;
+		m.n = max(min(ch->table_chunk, c->n_tokens - m.first), 0) *
+		      c->a->in.topk;
+		if (m.part == 0)
+			send_head(c, team_thread(team), team_threads(team));
+		make_part(c, team, &m);
+		store_part(c, team, &m);
+		team_sync(team);
+		send_record(c, team, &m);
+		if (team_thread(team) == 0)
+			add_relaxed_gpu(word_at(c, WORD_TABLED), 1);
+		latch_part(c, team, &m);
+		/* Then bulk copies may come here. */
+		fence_proxy_async_shared();
+		team_sync(team);
+	}
 }
 
 #endif

@@ -8,10 +8,12 @@
 
 #include <stdint.h>
 
+/* Of the hardware barriers; 0 is that of the block. */
+enum { TEAM_BARRIER = 1 };
+
 struct team {
 	int32_t warp, n_warps; /* place of this warp in it */
 	int32_t lane;
-	uint32_t barrier; /* hardware barrier, 1..15 */
 };
 
 static __device__ __forceinline__ int32_t team_threads(const struct team *t)
@@ -26,7 +28,7 @@ static __device__ __forceinline__ int32_t team_thread(const struct team *t)
 
 static __device__ __forceinline__ void team_sync(const struct team *t)
 {
-	__barrier_sync_count(t->barrier, (unsigned)team_threads(t));
+	__barrier_sync_count(TEAM_BARRIER, (unsigned)team_threads(t));
 }
 
 #endif
