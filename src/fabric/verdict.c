@@ -65,15 +65,52 @@ static int order_within(const struct ferry_verdict *a,
 	return order ? order : order_i64(a->reporter, b->reporter);
 }
 
+/* All verdicts, as one rank knows them. */
+struct known {
+	const struct ferry_verdict *verdicts;
+	const bool *here;
+	int32_t n;
+};
+
+static bool tells_of_death(const struct known *k, int32_t i, int32_t r)
+{
+	const struct ferry_verdict *v = &k->verdicts[i];
+
+	return k->here[i] && i != r && v->root == r &&
+	       v->status == FERRY_PEER && !(v->flags & FERRY_VERDICT_CLOSED);
+}
+
+static bool is_called_dead(const struct known *k, int32_t r)
+{
+	for (int32_t i = 0; i < k->n; i++)
+		if (tells_of_death(k, i, r))
+			return true;
+	return false;
+}
+
+/*
+ * Did the reporter die while it told, so that others may not know its verdict?
+ * Then it must not count here either. Somebody says so whom nobody calls dead:
+ * that one's verdict is everywhere.
+ */
+static bool is_cut_short(const struct known *k, int32_t r)
+{
+	for (int32_t i = 0; i < k->n; i++)
+		if (tells_of_death(k, i, r) && !is_called_dead(k, i))
+			return true;
+	return false;
+}
+
 /* The verdict that counts most, whatever the others say of its root. */
 static int32_t best_of(const struct ferry_verdict *verdicts, const bool *here,
                        int32_t n)
 {
+	const struct known known = {verdicts, here, n};
 	enum verdict_class best_class = CLASS_GOODBYE;
 	int32_t best = -1;
 
 	for (int32_t r = 0; r < n; r++) {
-		if (!here[r])
+		if (!here[r] || is_cut_short(&known, r))
 			continue;
 		const enum verdict_class c = class_of(&verdicts[r]);
 

@@ -149,6 +149,37 @@ static void test_asked(void **state)
 	expect(v, 4, 2);
 }
 
+/*
+ * Rank 3 died while it told that rank 2 had: who knows its verdict and who does
+ * not take the same one. Ranks that call each other dead still choose.
+ */
+static void test_cut_short(void **state)
+{
+	struct ferry_verdict v[] = {
+		make(FERRY_PEER, 3, 0),
+		make(FERRY_PEER, 3, 1),
+		make(FERRY_RANGE, 1, 2),
+		make(FERRY_PEER, 2, 3),
+	};
+
+	(void)state;
+	v[0].epoch = v[1].epoch = 9;
+	v[3].epoch = 8;
+	expect(v, 4, 0);
+	v[3].reporter = -1;
+	expect(v, 4, 0);
+	v[3].reporter = 3;
+	v[0] = make(FERRY_TIMEOUT, -1, 0);
+	v[1] = make(FERRY_TIMEOUT, -1, 1);
+	v[2] = make(FERRY_PEER, 3, 2);
+	v[2].epoch = 9;
+	expect(v, 4, 3);
+	/* A rank that has closed has told all that it had to tell. */
+	v[2].flags = FERRY_VERDICT_CLOSED;
+	v[3] = make(FERRY_PEER, 1, 3);
+	expect(v, 4, 3);
+}
+
 static void test_nothing_to_choose(void **state)
 {
 	const struct ferry_verdict v[] = {make(FERRY_OK, -1, 0),
@@ -300,6 +331,7 @@ int main(void)
 		cmocka_unit_test(test_order_within_a_class),
 		cmocka_unit_test(test_who_does_not_wait),
 		cmocka_unit_test(test_asked),
+		cmocka_unit_test(test_cut_short),
 		cmocka_unit_test(test_nothing_to_choose),
 		cmocka_unit_test(test_every_order),
 		cmocka_unit_test(test_texts),
