@@ -61,7 +61,8 @@ static void size_stage(struct ferry_window *w, const struct ferry_shape *s)
 
 	w->stage_stride =
 		w->row_stride > w->back_stride ? w->row_stride : w->back_stride;
-	size_t n = rows / STAGE_SHARE / w->stage_stride;
+	/* Never 0; clang-tidy cannot know. */
+	size_t n = w->stage_stride ? rows / STAGE_SHARE / w->stage_stride : 0;
 
 	if (n > rows_of_a_send(s))
 		n = rows_of_a_send(s);
