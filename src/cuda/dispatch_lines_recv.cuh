@@ -175,10 +175,18 @@ static __device__ inline bool receive_tables(const struct lines *l)
 				look_at_table(l, &t[u]);
 				all = all && !t[u].wanted;
 			}
-			if (__all_sync(0xffffffffu, all))
+			/* The lanes whose lines are missing name the peer. */
+			const uint32_t missing =
+				__ballot_sync(0xffffffffu, !all);
+
+			if (!missing)
 				break;
-			if (!lines_again(l, &n_looks,
-			                 t[0].wanted ? t[0].rank : t[1].rank))
+			const int32_t peer =
+				__shfl_sync(0xffffffffu,
+			                    t[0].wanted ? t[0].rank : t[1].rank,
+			                    __ffs((int)missing) - 1);
+
+			if (!lines_again(l, &n_looks, peer))
 				return false;
 		}
 	}
