@@ -79,6 +79,8 @@ static const struct opt options[] = {
          "cuda: launched one by one"},
 	{"chain", 0, OPT_INT, AT(chain), "N", "0", 0, 1024, NULL,
          "cuda: operations of a replay; 0: about a millisecond of them"},
+	{"limit", 0, OPT_INT, AT(limit), "S", "0", 0, 86400, NULL,
+         "cuda: begin no further row after S seconds; 0: no limit"},
 	{"sweep", 0, OPT_FLAG, AT(sweep), NULL, NULL, 0, 0, NULL,
          "cuda: tokens 1 to 4096 instead of --tokens"},
 	{"split", 0, OPT_INT, AT(split), "US", "0", 0, 1000, NULL,
@@ -152,6 +154,8 @@ static const char *cuda_only(const struct bench_options *o)
 		{o->chain, "chain"},
 		{o->sweep, "sweep"},
 		{o->split, "split"},
+		{o->limit, "limit"},
+
 		{o->threads, "threads"},
 		{o->processes, "processes"},
 		{o->figures, "figures"},

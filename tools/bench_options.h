@@ -35,7 +35,7 @@ struct bench_options {
 	int device; /* enum ferry_device */
 	int path;   /* enum ferry_path; COUNTS cannot be asked for */
 	int figures;
-	int64_t max_sms, split, chain;
+	int64_t max_sms, split, chain, limit;
 	bool graph, no_graph, sweep, presummed, threads, processes;
 };
 

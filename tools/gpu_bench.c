@@ -34,14 +34,15 @@ static void take_row(struct gpu_bench *b, int i, int round)
 	struct gpu_row *row = &b->rows[i];
 	struct bench_result *result = &row->rounds[round];
 
+	row->left_out |= !tallies[0].begun;
 	for (int32_t r = 0; r < n; r++)
-		row->failed |= !tallies[r].good;
-	if (row->failed)
+		row->failed |= tallies[0].begun && !tallies[r].good;
+	if (row->failed || row->left_out)
 		return;
 	bench_summarize(result,
 	                b->ns + (size_t)i * (size_t)n * BENCH_N_PHASES *
 	                                (size_t)b->iters,
-	                n, b->iters);
+	                n, row->iters);
 	for (int p = 0; p < BENCH_N_PHASES; p++) {
 		struct bench_figure *f = &result->phase[p];
 

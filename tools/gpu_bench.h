@@ -17,12 +17,13 @@ struct gpu_row {
 	struct bench_case shape;
 	enum gpu_impl impl;
 	int32_t chain;    /* operations of a replay */
+	int32_t iters;    /* replays, at most those of the bench */
 	int32_t split_us; /* > 0: exposed time of recv behind so much work */
 	double target_us[BENCH_N_PHASES]; /* 0: none */
 	struct gpu_bytes bytes;
 	struct bench_bytes logical;
 	/* Measured. */
-	bool failed;
+	bool failed, left_out;          /* left out: after the limit */
 	struct bench_result *rounds;    /* [n_rounds] */
 	double host_us[BENCH_N_PHASES]; /* of a call; of the last round */
 	char path[16];
@@ -41,7 +42,7 @@ struct gpu_facts {
 
 /* What a rank says of a row. Shared memory. */
 struct gpu_tally {
-	bool good;
+	bool begun, good;
 	int64_t wrong[BENCH_N_PHASES];
 	double host_us[BENCH_N_PHASES];
 	char path[16];
@@ -68,6 +69,7 @@ int gpu_bench_main(struct bench_run *run, struct crew *crew);
 /* gpu_rows.c: rows of the options or of --figures, targets, floors. */
 void gpu_rows_make(struct gpu_bench *bench);
 void gpu_rows_free(struct gpu_bench *bench);
+bool gpu_row_has_target(const struct gpu_row *row);
 
 /* gpu_bench_rank.c: what all ranks have in common. Shared memory. */
 struct gpu_shared *gpu_shared_make(void);

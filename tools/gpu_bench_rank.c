@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "alloc.h"
+#include "core/clock.h"
 #include "core/order.h"
 #include "gpu_bench.h"
 #include "gpu_nccl.h"
@@ -13,6 +14,7 @@
 /* What all ranks have in common. */
 struct gpu_shared {
 	uint32_t n_failed; /* ranks that could not begin */
+	uint32_t over;     /* rank 0 says that the time is over */
 	struct nccl_id id;
 	char fabric[64], nccl[32];
 };
@@ -56,16 +58,17 @@ static bool all_good(const struct crew_member *me, struct gpu_shared *shared,
 static struct gpu_timing timing_of(const struct gpu_bench *b, int i,
                                    int32_t rank)
 {
-	const size_t of_rank = BENCH_N_PHASES * (size_t)b->iters;
 	const size_t n_ranks = (size_t)b->run->options->ranks;
+	const size_t of_row = n_ranks * BENCH_N_PHASES * (size_t)b->iters;
+	const size_t of_rank = BENCH_N_PHASES * (size_t)b->rows[i].iters;
 
 	return (struct gpu_timing){
-		.iters = b->iters,
+		.iters = b->rows[i].iters,
 		.warmup = b->warmup,
 		.chain = b->rows[i].chain,
 		.graph = b->graph,
 		.split_us = b->rows[i].split_us,
-		.ns = b->ns + ((size_t)i * n_ranks + (size_t)rank) * of_rank,
+		.ns = b->ns + (size_t)i * of_row + (size_t)rank * of_rank,
 	};
 }
 
@@ -124,8 +127,8 @@ static bool run_row(struct bench_rank_run *r, int i, struct gpu_tally *tally)
 static void progress(const struct gpu_bench *b, int i)
 {
 	if (isatty(2))
-		fprintf(stderr, "\r\033[Krow %d of %d: %d tokens, %s ",
-		        b->n_rows - i, b->n_rows, b->rows[i].shape.tokens,
+		fprintf(stderr, "\r\033[Krow %d of %d: %d tokens, %s ", i + 1,
+		        b->n_rows, b->rows[i].shape.tokens,
 		        gpu_impl_names[b->rows[i].impl]);
 }
 
@@ -149,21 +152,52 @@ static bool begin(struct bench_rank_run *r, const struct crew_member *me)
 	return true;
 }
 
-int gpu_bench_body(const struct crew_member *me, void *arg)
+/* Rank 0's clock ends it for all. */
+static bool time_is_over(const struct gpu_bench *b,
+                         const struct crew_member *me, uint64_t deadline)
 {
-	struct bench_rank_run r = {.bench = arg};
-	const struct gpu_bench *b = r.bench;
-	const bool good = begin(&r, me);
+	if (me->rank == 0 && b->run->options->limit &&
+	    ferry_now_ns() > deadline)
+		store_seq_u32(&b->shared->over, 1);
+	crew_barrier(me);
+	return load_seq_u32(&b->shared->over) != 0;
+}
 
-	/* Large shapes come last in the table: memory then grows only once. */
-	for (int i = b->n_rows - 1; good && i >= 0; i--) {
+/*
+ * Rows with a target, or those without. Large shapes come last in the table
+ * and first here: memory then grows only once.
+ */
+static void run_rows(struct bench_rank_run *r, bool with_target,
+                     uint64_t deadline)
+{
+	const struct gpu_bench *b = r->bench;
+	const struct crew_member *me = r->seat.me;
+
+	for (int i = b->n_rows - 1; i >= 0; i--) {
 		struct gpu_tally *tally =
 			&b->tallies[i * me->crew->n_ranks + me->rank];
 
+		if (gpu_row_has_target(&b->rows[i]) != with_target)
+			continue;
+		if (time_is_over(b, me, deadline))
+			return;
 		if (me->rank == 0)
 			progress(b, i);
-		crew_barrier(me);
-		tally->good = run_row(&r, i, tally);
+		tally->begun = true;
+		tally->good = run_row(r, i, tally);
+	}
+}
+
+int gpu_bench_body(const struct crew_member *me, void *arg)
+{
+	struct bench_rank_run r = {.bench = arg};
+	const uint64_t deadline =
+		ferry_deadline_ns(r.bench->run->options->limit * 1000);
+	const bool good = begin(&r, me);
+
+	if (good) {
+		run_rows(&r, true, deadline);
+		run_rows(&r, false, deadline);
 	}
 	crew_barrier(me);
 	gpu_nccl_close(&r.nccl);

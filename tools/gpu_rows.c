@@ -13,7 +13,9 @@ const char *const gpu_impl_names[] = {"ferry", "nccl", "nccl-dense"};
 
 enum {
 	ROWS_MAX = 512,
-	REPLAY_US = 1500,
+	REPLAY_US = 800,
+	LARGE_REPLAYS = 40, /* of operations that take long */
+	LARGE_US = 150,
 	CHAIN_MIN = 4,
 	CHAIN_MAX = 48,
 };
@@ -94,16 +96,20 @@ static void set_targets(struct gpu_row *row)
 			row->target_us[targets[i].phase] = targets[i].us;
 }
 
+/* Of a pair, by rates that GPUs reach. */
+static double guess_us(const struct gpu_row *row)
+{
+	return 20 + gpu_floor_us(&row->bytes, BENCH_PAIR, 2e11, 2e12);
+}
+
 /*
- * Operations of a replay: a pure function of the shape, because ranks must
- * agree. About REPLAY_US by rates that any GPU here reaches.
+ * Operations of a replay, about REPLAY_US: a pure function of the shape,
+ * because ranks must agree.
  */
 static int32_t chain_of(const struct gpu_bench *b, const struct gpu_row *row)
 {
 	const int64_t asked = b->run->options->chain;
-	const double guess_us =
-		20 + gpu_floor_us(&row->bytes, BENCH_PAIR, 2e11, 2e12);
-	const int32_t n = (int32_t)(REPLAY_US / guess_us);
+	const int32_t n = (int32_t)(REPLAY_US / guess_us(row));
 
 	if (asked)
 		return (int32_t)asked;
@@ -203,7 +209,7 @@ static struct bench_case vary(const struct bench_case *c, int v, int32_t tokens)
 	return varied;
 }
 
-static bool any_target(const struct gpu_row *row)
+bool gpu_row_has_target(const struct gpu_row *row)
 {
 	for (int p = 0; p < BENCH_N_PHASES; p++)
 		if (row->target_us[p] > 0)
@@ -236,7 +242,7 @@ static void add_variants(struct gpu_bench *b, const struct bench_case *c,
 		const bool quantises = one.fp8 && !one.ready;
 
 		if ((only_targets || (quantises && !few_tokens(tokens))) &&
-		    !any_target(row))
+		    !gpu_row_has_target(row))
 			free(b->rows[--b->n_rows].rounds);
 		else if (c->hidden == 7168 && c->experts == 256)
 			add_baseline(b, &one);
@@ -333,6 +339,10 @@ void gpu_rows_make(struct gpu_bench *b)
 			                   row->impl == GPU_NCCL_DENSE,
 			                   &row->bytes);
 		row->chain = chain_of(b, row);
+		row->iters = b->iters;
+		if (guess_us(row) > LARGE_US && b->iters > LARGE_REPLAYS &&
+		    b->run->options->figures != BENCH_FIGURES_NONE)
+			row->iters = LARGE_REPLAYS;
 	}
 }
 

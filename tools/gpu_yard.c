@@ -16,7 +16,7 @@
 enum { GPUS_MAX = 64, PASSES = 4 };
 
 /* Several times the second-level cache. */
-static const size_t block_bytes = (size_t)1 << 30;
+static const size_t block_bytes = (size_t)256 << 20;
 
 struct yard_work {
 	int32_t n_ranks; /* that will use the GPUs */
