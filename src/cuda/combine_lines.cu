@@ -45,7 +45,10 @@
 #include "line.cuh"
 
 enum {
-	THREADS = 512,
+	N_WARPS = 16,
+	SENDERS = 6, /* of a fused block: enough for the wire, and few, since
+	              * whatever loads behind their stores waits for it */
+	THREADS = N_WARPS * 32,
 	WARP_LINES = 32 / LINE_LANES,
 	PAIR_BYTES = 2 * LINE_DATA,
 	SHARED_AT = 14 * BLOCK_BYTES, /* the block of both lanes 7 */
@@ -196,7 +199,7 @@ send_all(const struct combine *c, int32_t item, int32_t step, int32_t n_parts,
 		const int32_t n = c->shared->n_tokens[group] * n_parts;
 
 #pragma unroll 1
-		for (; item < n; item += step, loaded = false) {
+		for (; item < n; item += step) {
 			const int32_t token = item / n_parts;
 			const struct piece p =
 				piece_of(c->lane, item % n_parts,
@@ -204,10 +207,16 @@ send_all(const struct combine *c, int32_t item, int32_t step, int32_t n_parts,
 
 			if (!loaded)
 				x = load_choice(c, group, token, 0);
+			const struct choice now = x;
+
+			loaded = item + step < n;
+			if (loaded)
+				x = load_choice(c, group,
+				                (item + step) / n_parts, 0);
 			if (!(is_exact<HOW>(c)
-			              ? send_exact<DTYPE, HOW>(c, x, group,
+			              ? send_exact<DTYPE, HOW>(c, now, group,
 			                                       token, &p)
-			              : send_part<DTYPE, HOW>(c, &x, group,
+			              : send_part<DTYPE, HOW>(c, &now, group,
 			                                      token, &p)))
 				return false;
 		}
@@ -360,7 +369,7 @@ receive_all(const struct combine *c, int32_t item, int32_t step,
 	bool loaded = true;
 
 #pragma unroll 1
-	for (; item < n; item += step, loaded = false) {
+	for (; item < n; item += step) {
 		const int32_t token = item / n_parts;
 		const struct piece p = piece_of(c->lane, item % n_parts,
 		                                (int32_t)c->a->row_bytes);
@@ -368,9 +377,15 @@ receive_all(const struct combine *c, int32_t item, int32_t step,
 
 		if (!loaded)
 			x = load_own_choice(c, token, 0);
+		const struct own_choice now = x;
+
+		loaded = item + step < n;
+		if (loaded)
+			x = load_own_choice(c, (item + step) / n_parts, 0);
 		if (!(is_exact<HOW>(c)
-		              ? sum_exact<DTYPE, HOW>(c, x, token, &p, acc)
-		              : sum_reduced<DTYPE, HOW>(c, &x, token, &p, acc)))
+		              ? sum_exact<DTYPE, HOW>(c, now, token, &p, acc)
+		              : sum_reduced<DTYPE, HOW>(c, &now, token, &p,
+		                                        acc)))
 			return false;
 		finish_block<DTYPE, HOW != HOW_ANY>(c->a, token, p.at,
 		                                    p.upper ? 0 : p.bytes, acc);
@@ -383,10 +398,18 @@ static __global__ void __launch_bounds__(THREADS, 1)
 	combine_lines(const __grid_constant__ struct ferry_cuda_combine a)
 {
 	__shared__ struct combine_shared shared;
+	const bool sends = a.parts & FERRY_CUDA_SEND;
+	const bool receives = a.parts & FERRY_CUDA_RECV;
+	/* Of the warps, the first send; what is left over receives. */
+	const int32_t n_send = !sends ? 0 : receives ? SENDERS : N_WARPS;
 	const int32_t warp = (int32_t)threadIdx.x / 32;
-	const int32_t step = (int32_t)(gridDim.x * blockDim.x / 32);
+	const bool sender = warp < n_send;
+	const int32_t n_warps = sender ? n_send : N_WARPS - n_send;
+	const int32_t step = (int32_t)gridDim.x * n_warps;
 	/* Few items are spread over the multiprocessors. */
-	const int32_t item = warp * (int32_t)gridDim.x + (int32_t)blockIdx.x;
+	const int32_t item =
+		(sender ? warp : warp - n_send) * (int32_t)gridDim.x +
+		(int32_t)blockIdx.x;
 	const int32_t n_lines =
 		(int32_t)((a.row_bytes + LINE_DATA - 1) / LINE_DATA);
 	const int32_t n_parts = (n_lines + WARP_LINES - 1) / WARP_LINES;
@@ -395,21 +418,21 @@ static __global__ void __launch_bounds__(THREADS, 1)
 	struct choice x = {-1, 0, 0};
 	struct own_choice own = {x, -1};
 
+	begin_early(&a.ch);
 	/* On the way before the slot is known; within the arrays if unused. */
 	if (token < a.ch.max_tokens) {
-		if (a.parts & FERRY_CUDA_SEND)
+		if (sender)
 			x = load_choice(&c, nth_group(&c, 1), token, 0);
-		if (a.parts & FERRY_CUDA_RECV)
+		else
 			own = load_own_choice(&c, token, 0);
 	}
 	if (!combine_begin(&c, &shared))
 		return;
-	if (a.parts & FERRY_CUDA_SEND &&
-	    !send_all<DTYPE, HOW>(&c, item, step, n_parts, x))
-		return;
-	combine_advance(&c);
-	if (a.parts & FERRY_CUDA_RECV)
+	if (sender)
+		send_all<DTYPE, HOW>(&c, item, step, n_parts, x);
+	else
 		receive_all<DTYPE, HOW>(&c, item, step, n_parts, own);
+	combine_advance(&c);
 }
 
 typedef void kernel(const struct ferry_cuda_combine a);
@@ -476,13 +499,12 @@ static int launch(const struct ferry_cuda_combine *args, int32_t ctas,
                   struct CUstream_st *stream)
 {
 	struct ferry_cuda_combine a = *args;
-	void *arguments[] = {&a};
 	const int32_t useful = useful_ctas(args);
 	const unsigned n = (unsigned)(useful < ctas ? useful : ctas);
 
-	return (int)cudaLaunchKernel(
-		(const void *)kernel_of(a.ch.combine_dtype, how_of(&a)),
-		dim3(n ? n : 1), dim3(THREADS), arguments, 0, stream);
+	return launch_early(
+		(const void *)kernel_of(a.ch.combine_dtype, how_of(&a)), &a, n,
+		THREADS, 0, stream);
 }
 
 extern "C" const struct ferry_cuda_combine_ops ferry_cuda_combine_lines = {

@@ -8,6 +8,8 @@
 #ifndef FERRY_COMBINE_TERMS_CUH
 #define FERRY_COMBINE_TERMS_CUH
 
+#include <cuda_runtime_api.h>
+
 #include "../proto/slot_state.h"
 #include "place.cuh"
 #include "sum.cuh"
@@ -39,7 +41,7 @@ struct combine {
 	const struct ferry_cuda_combine *a;
 	struct combine_shared *shared;
 	uint64_t epoch;
-	uint32_t ticket; /* thread 0: of this block, from 0 */
+	uint32_t ticket; /* last thread: of this block, from 0 */
 	int32_t lane;
 };
 
@@ -170,6 +172,20 @@ fail_order(const struct ferry_cuda_combine *a, uint64_t epoch)
 }
 
 /*
+ * Where the launch was early (launch_early): the next kernel may be launched
+ * as soon as there is room for it, and nothing is read before the kernel in
+ * front has ended.
+ */
+static __device__ __forceinline__ void
+begin_early(const struct ferry_cuda_channel *ch)
+{
+	if (!ch->early)
+		return;
+	cudaTriggerProgrammaticLaunchCompletion();
+	cudaGridDependencySynchronize();
+}
+
+/*
  * Reads where the slot stands, with all threads of the block. False: the
  * channel has ended, return.
  */
@@ -207,7 +223,7 @@ static __device__ inline bool combine_begin(struct combine *c,
 	if (s->state == (a->parts & FERRY_CUDA_SEND
 	                         ? (uint32_t)FERRY_SLOT_DISPATCHED
 	                         : (uint32_t)FERRY_SLOT_COMBINE_SENT)) {
-		if (threadIdx.x == 0)
+		if (threadIdx.x == blockDim.x - 1)
 			c->ticket = add_relaxed_gpu(&a->op.slot->tickets, 1);
 		return true;
 	}
@@ -225,7 +241,7 @@ static __device__ __forceinline__ void combine_advance(const struct combine *c)
 {
 	struct ferry_cuda_slot *slot = c->a->op.slot;
 
-	if (threadIdx.x != 0 || c->ticket != gridDim.x - 1)
+	if (threadIdx.x != blockDim.x - 1 || c->ticket != gridDim.x - 1)
 		return;
 	store_relaxed_gpu(&slot->tickets, 0);
 	store_relaxed_gpu(&slot->state,
@@ -575,6 +591,26 @@ static inline int how_of(const struct ferry_cuda_combine *a)
 	return a->ch.combine == FERRY_EXACT           ? HOW_EXACT
 	       : a->in.layout == FERRY_FROM_PRESUMMED ? HOW_PRESUMMED
 	                                              : HOW_REDUCED;
+}
+
+/* Host: enqueues a kernel that begins with begin_early. */
+static inline int launch_early(const void *kernel, struct ferry_cuda_combine *a,
+                               unsigned ctas, unsigned threads,
+                               size_t smem_bytes, cudaStream_t stream)
+{
+	cudaLaunchAttribute early;
+	cudaLaunchConfig_t config = {};
+	void *arguments[] = {a};
+
+	early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+	early.val.programmaticStreamSerializationAllowed = 1;
+	config.gridDim = dim3(ctas ? ctas : 1);
+	config.blockDim = dim3(threads);
+	config.dynamicSmemBytes = smem_bytes;
+	config.stream = stream;
+	config.attrs = &early;
+	config.numAttrs = a->ch.early ? 1 : 0;
+	return (int)cudaLaunchKernelExC(&config, kernel, arguments);
 }
 
 #endif
