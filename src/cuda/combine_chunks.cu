@@ -42,7 +42,6 @@ enum {
 	STEP_BYTES = 32 * BLOCK_BYTES, /* of a row, by a warp at once */
 	SUMS = 2,                      /* steps of a warp at once, of sums */
 	COPIES = 4,                    /* of rows that are summed already */
-	COPY_SHARE = 2,                /* one of so many blocks copies */
 	STAGES = 6,                    /* of the ring of copies */
 	AHEAD = 3,                     /* copies on their way in */
 	STAGE_BYTES = 16384,
@@ -411,15 +410,6 @@ copy_token(struct copier *p, int32_t group, int32_t token, struct choice x)
 	return true;
 }
 
-/*
- * Blocks that copy: fewer than there are, since few saturate the wire, and
- * each chunk is then there sooner.
- */
-static __device__ __forceinline__ int32_t n_copiers(void)
-{
-	return ((int32_t)gridDim.x + COPY_SHARE - 1) / COPY_SHARE;
-}
-
 /* One warp; rows and strides are multiples of 16. */
 template <int HOW>
 static __device__ __forceinline__ bool send_by_copies(const struct combine *c,
@@ -429,9 +419,6 @@ static __device__ __forceinline__ bool send_by_copies(const struct combine *c,
 	struct copier p = {c, ring, stages, 0, 0, 0, 0};
 	const int32_t rows = c->a->ch.back_chunk;
 	int32_t chunk = (int32_t)blockIdx.x;
-
-	if (chunk >= n_copiers())
-		return true;
 
 	if (c->lane == 0) {
 		for (int i = 0; i < STAGES; i++)
@@ -447,7 +434,7 @@ static __device__ __forceinline__ bool send_by_copies(const struct combine *c,
 		const int32_t n = n_chunks_of(c, group);
 
 #pragma unroll 1
-		for (; chunk < n; chunk += n_copiers()) {
+		for (; chunk < n; chunk += (int32_t)gridDim.x) {
 			const int32_t end = min((chunk + 1) * rows,
 			                        c->shared->n_tokens[group]);
 
@@ -663,7 +650,6 @@ static __global__ void __launch_bounds__(THREADS, 1)
 	                                  : N_WARPS;
 	const int32_t n_receive = N_WARPS - n_send;
 
-	begin_early(&a.ch);
 	if (!combine_begin(&c, &shared))
 		return;
 	combine_advance(&c);
@@ -736,13 +722,15 @@ static int launch(const struct ferry_cuda_combine *args, int32_t ctas,
                   struct CUstream_st *stream)
 {
 	struct ferry_cuda_combine a = *args;
+	void *arguments[] = {&a};
 	const int64_t useful = (int64_t)a.ch.back_chunks *
 	                       (a.parts & FERRY_CUDA_SEND ? a.ch.n_groups : 1);
 	const unsigned n = (unsigned)(useful < ctas ? useful : ctas);
 
-	return launch_early(
-		(const void *)kernel_of(a.ch.combine_dtype, how_of(&a)), &a, n,
-		THREADS, STAGES * STAGE_BYTES, stream);
+	return (int)cudaLaunchKernel(
+		(const void *)kernel_of(a.ch.combine_dtype, how_of(&a)),
+		dim3(n ? n : 1), dim3(THREADS), arguments, STAGES * STAGE_BYTES,
+		stream);
 }
 
 extern "C" const struct ferry_cuda_combine_ops ferry_cuda_combine_chunks = {

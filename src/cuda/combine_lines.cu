@@ -418,7 +418,6 @@ static __global__ void __launch_bounds__(THREADS, 1)
 	struct choice x = {-1, 0, 0};
 	struct own_choice own = {x, -1};
 
-	begin_early(&a.ch);
 	/* On the way before the slot is known; within the arrays if unused. */
 	if (token < a.ch.max_tokens) {
 		if (sender)
@@ -499,12 +498,13 @@ static int launch(const struct ferry_cuda_combine *args, int32_t ctas,
                   struct CUstream_st *stream)
 {
 	struct ferry_cuda_combine a = *args;
+	void *arguments[] = {&a};
 	const int32_t useful = useful_ctas(args);
 	const unsigned n = (unsigned)(useful < ctas ? useful : ctas);
 
-	return launch_early(
-		(const void *)kernel_of(a.ch.combine_dtype, how_of(&a)), &a, n,
-		THREADS, 0, stream);
+	return (int)cudaLaunchKernel(
+		(const void *)kernel_of(a.ch.combine_dtype, how_of(&a)),
+		dim3(n ? n : 1), dim3(THREADS), arguments, 0, stream);
 }
 
 extern "C" const struct ferry_cuda_combine_ops ferry_cuda_combine_lines = {
