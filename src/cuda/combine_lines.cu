@@ -26,7 +26,7 @@
  * Threads
  *	A warp takes 4 neighbouring lines of a token, one block of 16 bytes a
  *	lane, and knows all of the token's choices; no warp waits for another.
- *	All sends of a warp come before its first wait.
+ *	In a fused block a few warps send and wait for nobody, the others sum.
  * Waits
  *	4, bounded by timeout_ns (wait.cuh).
  * Cost
@@ -46,8 +46,14 @@
 
 enum {
 	N_WARPS = 16,
-	SENDERS = 6, /* of a fused block: enough for the wire, and few, since
-	              * whatever loads behind their stores waits for it */
+	/*
+	 * Warps of a fused block that send. Whatever the others load waits
+	 * behind their stores, which the wire takes at its own pace: 128
+	 * tokens PRESUMMED, REDUCED, EXACT take 11.9, 19.7, 31.8 us with 4,
+	 * 11.9, 16.2, 32.4 with 6, 14.8, 18.0, 35.3 with 8; when each warp
+	 * sends and then sums 13.3, 16.3, 34.7 (two H200s, 2026-11-30).
+	 */
+	SENDERS = 6,
 	THREADS = N_WARPS * 32,
 	WARP_LINES = 32 / LINE_LANES,
 	PAIR_BYTES = 2 * LINE_DATA,
@@ -301,8 +307,14 @@ add_terms(const struct combine *c, const struct terms *t, uint4 own,
 				}
 			if (!missing)
 				break;
-			const int32_t peer = __shfl_sync(
-				ALL_LANES, t->rank, __ffs((int)t->comes) - 1);
+			int32_t awaited = 0;
+
+#pragma unroll
+			for (int i = IN_FLIGHT - 1; i >= 0; i--)
+				if (missing >> i & 1)
+					awaited = from[i];
+			const int32_t peer =
+				__shfl_sync(ALL_LANES, t->rank, awaited);
 
 			if (!__all_sync(ALL_LANES, wait_again(&w, peer)))
 				return false;
