@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * combine_send by chunks of rows that go as they are: one thread has them copied
- * through a ring in shared memory.
+ * combine_send by chunks of rows that go as they are: one thread has them
+ * copied through a ring in shared memory.
  */
 #ifndef FERRY_COMBINE_CHUNKS_COPY_CUH
 #define FERRY_COMBINE_CHUNKS_COPY_CUH

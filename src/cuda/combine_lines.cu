@@ -257,6 +257,49 @@ static __device__ __forceinline__ uint4 block_of(uint64_t a, uint64_t b,
 	                  (uint32_t)(b >> 32));
 }
 
+/*
+ * The lines of the terms in `missing`, bits of from[]. False: the channel has
+ * ended.
+ */
+static __device__ __forceinline__ bool
+look_until_there(const struct combine *c, const struct terms *t,
+                 const struct piece *p, const int32_t from[IN_FLIGHT],
+                 uint32_t missing, struct wait *w, uint4 v[IN_FLIGHT])
+{
+#pragma unroll 1
+	while (missing) {
+		uint64_t a[IN_FLIGHT], b[IN_FLIGHT];
+		bool there[IN_FLIGHT];
+
+#pragma unroll
+		for (int i = 0; i < IN_FLIGHT; i++)
+			if (missing >> i & 1)
+				there[i] =
+					look(row_of_lane(t, from[i]), p,
+				             c->lane, c->epoch, &a[i], &b[i]);
+#pragma unroll
+		for (int i = 0; i < IN_FLIGHT; i++)
+			if (missing >> i & 1 &&
+			    __all_sync(ALL_LANES, there[i] || p->line < 0)) {
+				v[i] = block_of(a[i], b[i], c->lane);
+				missing &= ~(1u << i);
+			}
+		if (!missing)
+			break;
+		int32_t awaited = 0;
+
+#pragma unroll
+		for (int i = IN_FLIGHT - 1; i >= 0; i--)
+			if (missing >> i & 1)
+				awaited = from[i];
+		const int32_t peer = __shfl_sync(ALL_LANES, t->rank, awaited);
+
+		if (!__all_sync(ALL_LANES, wait_again(w, peer)))
+			return false;
+	}
+	return true;
+}
+
 /* Adds terms as they come, in order. False: the channel has ended. */
 template <int DTYPE, int HOW>
 static __device__ __forceinline__ bool
@@ -286,39 +329,8 @@ add_terms(const struct combine *c, const struct terms *t, uint4 own,
 					row_of_lane(t, from[i]) + p->at,
 					p->bytes);
 		}
-#pragma unroll 1
-		while (missing) {
-			uint64_t a[IN_FLIGHT], b[IN_FLIGHT];
-			bool there[IN_FLIGHT];
-
-#pragma unroll
-			for (int i = 0; i < IN_FLIGHT; i++)
-				if (missing >> i & 1)
-					there[i] = look(row_of_lane(t, from[i]),
-					                p, c->lane, c->epoch,
-					                &a[i], &b[i]);
-#pragma unroll
-			for (int i = 0; i < IN_FLIGHT; i++)
-				if (missing >> i & 1 &&
-				    __all_sync(ALL_LANES,
-				               there[i] || p->line < 0)) {
-					v[i] = block_of(a[i], b[i], c->lane);
-					missing &= ~(1u << i);
-				}
-			if (!missing)
-				break;
-			int32_t awaited = 0;
-
-#pragma unroll
-			for (int i = IN_FLIGHT - 1; i >= 0; i--)
-				if (missing >> i & 1)
-					awaited = from[i];
-			const int32_t peer =
-				__shfl_sync(ALL_LANES, t->rank, awaited);
-
-			if (!__all_sync(ALL_LANES, wait_again(&w, peer)))
-				return false;
-		}
+		if (!look_until_there(c, t, p, from, missing, &w, v))
+			return false;
 #pragma unroll
 		for (int i = 0; i < IN_FLIGHT; i++)
 			if (from[i] >= 0)
