@@ -3,6 +3,7 @@
  * Tries the kernels of one path without an engine:
  *
  *	cuda_try check  PATH RANKS SEED CASES [combine]   against the oracle
+ *	cuda_try lean   PATH RANKS SEED CASES [mixed]     the lean kernel
  *	cuda_try time   PATH [TOKENS...]                  chains in graphs
  *
  * PATH is lines or chunks. Prints what it tries; exit 1 where bits differ.
@@ -11,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <cuda_runtime_api.h>
+
+#include "cuda/dispatch_lean.h"
 #include "cuda_harness.h"
 #include "moe/random_case.h"
 
@@ -25,9 +29,64 @@ static const struct harness_kernels chunks = {
 	.path = FERRY_PATH_CHUNKS,
 };
 
+/* Launches that the lean kernel takes; mixed: every third one must not. */
+static int n_lean, n_launches;
+static bool mixed;
+
+static int launch_lean(const struct ferry_cuda_dispatch *args, int32_t ctas,
+                       struct CUstream_st *stream)
+{
+	static int32_t *unwanted[HARNESS_RANKS];
+	struct ferry_cuda_dispatch d = *args;
+
+	if (mixed && n_launches++ % 3 == 0) {
+		if (!unwanted[d.ch.rank] &&
+		    cudaMalloc((void **)&unwanted[d.ch.rank], 16 << 20))
+			return 1;
+		d.out.row_token = unwanted[d.ch.rank];
+	}
+	n_lean += dispatch_lean_fits(&d, ctas);
+	return ferry_cuda_dispatch_lines.launch(&d, ctas, stream);
+}
+
+/* A case as the lean kernel wants it. */
+static void make_lean(struct random_case *c)
+{
+	struct ferry_moe_config *m = &c->config;
+	const bool quantise = c->seed % 3 == 0;
+
+	m->layout = c->seed % 2 ? FERRY_EXPERT_PADDED : FERRY_EXPERT_PACKED;
+	m->group_size = 1;
+	m->overflow = 0;
+	m->max_recv_rows = 0;
+	m->weight_use = FERRY_WEIGHT_OUTPUT;
+	m->scale_bytes = m->scale_block = 0;
+	m->hidden = (m->hidden % (c->seed % 5 ? 4 : 17) + 1) * 512;
+	m->topk = m->topk > 16 ? 16 : m->topk;
+	m->dtype = quantise || c->seed % 3 == 1 ? FERRY_FP8_E4M3 : FERRY_BF16;
+	m->in_dtype = quantise ? FERRY_BF16 : FERRY_DTYPE_NONE;
+	m->scale_type =
+		m->dtype == FERRY_BF16 ? FERRY_SCALE_NONE : FERRY_SCALE_FP32;
+	if (quantise && c->seed % 5 == 0) {
+		m->scale_type = FERRY_SCALE_UE8M0;
+		m->hidden = 2048 * (m->hidden / 2048 + 1);
+	}
+	if (m->layout == FERRY_EXPERT_PADDED)
+		m->alignment = 0;
+}
+
+static void step_lean(struct drive_step *s, const struct ferry_moe_config *m)
+{
+	s->spec.hidden = s->spec.hidden > 512 ? m->hidden / 2048 * 1024 : 0;
+	s->leave = (s->leave & 0x60c) | 0x19f0;
+	s->slack = s->slack / 16 * 16 % 96;
+	s->scale_form = FERRY_SCALES_ROW_MAJOR;
+	s->fused = true;
+}
+
 struct run {
 	struct harness_kernels kernels;
-	bool combine;
+	bool combine, lean;
 	uint64_t seed;
 	int n_wrong, n_failed, n_steps;
 };
@@ -89,7 +148,11 @@ static bool step(struct run *run, struct harness *h,
 	bool combine;
 
 	random_case_step(c, i, 0, &s, &combine);
+	if (run->lean)
+		step_lean(&s, &c->config);
 	make_specs(c, &s, specs);
+	for (int32_t r = 0; run->lean && r < c->config.n_ranks; r++)
+		specs[r].slack = specs[r].slack / 3 * 16;
 	h->form = (struct harness_form){
 		.leave = s.leave,
 		.slack = s.slack,
@@ -119,6 +182,8 @@ static void try_case(struct run *run, uint64_t seed, int32_t n_ranks)
 
 	random_case_make(&c, seed, n_ranks);
 	c.config.n_ranks = n_ranks;
+	if (run->lean)
+		make_lean(&c);
 	const char *why = harness_refusal(&c.config, &run->kernels);
 
 	if (why) {
@@ -141,14 +206,20 @@ static void try_case(struct run *run, uint64_t seed, int32_t n_ranks)
 	harness_close(h);
 }
 
-static int check(const struct harness_kernels *kernels, int argc, char **argv)
+static int check(const struct harness_kernels *kernels, bool lean, int argc,
+                 char **argv)
 {
-	struct run run = {.kernels = *kernels};
+	struct run run = {.kernels = *kernels, .lean = lean};
+	struct ferry_cuda_dispatch_ops ops = *kernels->dispatch;
 	const int32_t n_ranks = atoi(argv[0]);
 	const uint64_t seed = strtoull(argv[1], NULL, 0);
 	const int n_cases = atoi(argv[2]);
 
+	mixed = lean && argc > 3;
 	run.combine = argc > 3;
+	if (lean)
+		ops.launch = launch_lean;
+	run.kernels.dispatch = &ops;
 	if (!run.combine)
 		run.kernels.combine = NULL;
 	for (int i = 0; i < n_cases && run.n_wrong < 5; i++)
@@ -157,6 +228,8 @@ static int check(const struct harness_kernels *kernels, int argc, char **argv)
 	       "should, %d wrong\n",
 	       n_ranks, (unsigned long long)seed, run.n_steps, run.n_failed,
 	       run.n_wrong);
+	if (lean)
+		printf("%d launches of the lean kernel\n", n_lean);
 	return run.n_wrong != 0;
 }
 
@@ -259,10 +332,12 @@ int main(int argc, char **argv)
 			strcmp(argv[2], "chunks") ? &lines : &chunks;
 
 		if (strcmp(argv[1], "check") == 0 && argc > 5)
-			return check(kernels, argc - 3, argv + 3);
+			return check(kernels, false, argc - 3, argv + 3);
+		if (strcmp(argv[1], "lean") == 0 && argc > 5)
+			return check(kernels, true, argc - 3, argv + 3);
 		if (strcmp(argv[1], "time") == 0)
 			return times(kernels, argc - 3, argv + 3);
 	}
-	printf("cuda_try check|time lines|chunks ...: see cuda_try.c\n");
+	printf("cuda_try check|lean|time lines|chunks ...: see cuda_try.c\n");
 	return 2;
 }

@@ -46,6 +46,7 @@
 
 #include "../proto/slot_state.h"
 #include "cuda_kernels.h"
+#include "dispatch_lean.h"
 #include "dispatch_lines_out.cuh"
 #include "dispatch_lines_send.cuh"
 
@@ -435,6 +436,8 @@ static int load(const struct ferry_cuda_channel *ch, struct ferry_cuda_fit *fit)
 		cudaFuncAttributeMaxDynamicSharedMemorySize, LINES_SMEM_BYTES);
 
 	if (error == cudaSuccess)
+		error = (cudaError_t)dispatch_lean_load();
+	if (error == cudaSuccess)
 		error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
 			&ctas, ferry_dispatch_lines_kernel, LINES_THREADS,
 			(size_t)bytes);
@@ -471,6 +474,8 @@ static int launch(const struct ferry_cuda_dispatch *args, int32_t ctas,
 	struct lines_args a = {};
 	cudaLaunchConfig_t config = {};
 
+	if (dispatch_lean_fits(args, ctas))
+		return dispatch_lean_launch(args, ctas, stream);
 	ctas = useful_ctas(args, ctas);
 	a.d = *args;
 	a.at = lines_layout_of(&args->ch);

@@ -44,6 +44,23 @@ static __device__ __forceinline__ uint32_t fp16_pair(float low, float high)
 	return v;
 }
 
+/* Of each half: 1.0 as fp16 where the two are equal and no NaN, else 0. */
+static __device__ __forceinline__ uint32_t fp16_equal(uint32_t a, uint32_t b)
+{
+	uint32_t v;
+
+	asm("set.eq.f16x2.f16x2 %0, %1, %2;" : "=r"(v) : "r"(a), "r"(b));
+	return v;
+}
+
+static __device__ __forceinline__ uint32_t fp16_add(uint32_t a, uint32_t b)
+{
+	uint32_t v;
+
+	asm("add.rn.f16x2 %0, %1, %2;" : "=r"(v) : "r"(a), "r"(b));
+	return v;
+}
+
 /* NaN becomes 0x7fffffff; all else stays. */
 static __device__ __forceinline__ float f32_canonical_of(float x)
 {

@@ -157,6 +157,12 @@ static __device__ __forceinline__ uint32_t cas_acq_rel_gpu(uint32_t *p,
 	return old;
 }
 
+/* Among the threads of a block. */
+static __device__ __forceinline__ void fence_acq_rel_cta(void)
+{
+	asm volatile("fence.acq_rel.cta;" ::: "memory");
+}
+
 static __device__ __forceinline__ void fence_acq_rel_gpu(void)
 {
 	asm volatile("fence.acq_rel.gpu;" ::: "memory");
@@ -192,6 +198,24 @@ load_volatile_16(const void *p, uint64_t *a, uint64_t *b)
 	             : "=l"(*a), "=l"(*b)
 	             : "l"(p)
 	             : "memory");
+}
+
+/*
+ * For kernels that may start while the one in front of them in the stream
+ * still runs: nothing of that one is read or overwritten before this returns.
+ */
+static __device__ __forceinline__ void kernel_wait_previous(void)
+{
+	asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+/*
+ * The next kernel may take the room that blocks leave. Called by a block that
+ * waits for nobody any more: the next one only waits for this one.
+ */
+static __device__ __forceinline__ void kernel_launch_next(void)
+{
+	asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
 /* Nanoseconds; ticks coarsely. */
