@@ -21,14 +21,15 @@ enum {
 	CHUNKS_STAGE_BYTES = 14336,
 	CHUNKS_RING_BYTES = CHUNKS_WARPS * 2 * CHUNKS_STAGE_BYTES,
 	CHUNKS_PLAN_BYTES = 48 << 10, /* rings are at least so large */
-				      /*
-	                               * Of so many blocks one sends. A few multiprocessors fill the links,
-	                               * and what more of them send only stands in their own way: the loads
-	                               * of a multiprocessor wait behind its stores to peers.
-	                               */
-	CHUNKS_SEND_SHARE = 4,
-	CHUNKS_QUANTIZE_SHARE = 2,
 };
+
+/*
+ * Of so many blocks one sends. A few multiprocessors fill the links, and what
+ * more of them send only stands in their own way: the loads of a
+ * multiprocessor wait behind its stores to peers. Quantising takes more of
+ * them (dev/cuda-bulk.md).
+ */
+enum { CHUNKS_SEND_SHARE = 4, CHUNKS_QUANTIZE_SHARE = 2 };
 
 /*
  * Words through which blocks talk, one line each, at the start of the scratch.
