@@ -238,7 +238,9 @@ __global__ void __launch_bounds__(LEAN_THREADS, 1)
 }
 
 enum {
-	LEAN_IS_USED = 1, /* 0: every call takes dispatch_lines.cu */
+	/* 0: every call takes dispatch_lines.cu, until the tests of the engine
+	 * have run with this one on GPUs; dev/cuda-lean.md. */
+	LEAN_IS_USED = 0,
 	/* 1: launch early where there is room, once that has been tried with
 	 * events between kernels, and in captures of the engine. */
 	LEAN_IS_EARLY = 0,
