@@ -15,9 +15,8 @@
  *	op: own_slots, own_weights, own_count at SEND; n_tokens, copies,
  *	weights, offsets, dropped at RECV. Half is epoch & 1.
  *	op.scratch: words through which blocks talk, a set for each parity; rows
- *	of each slot; histograms of plan.cuh; memory of its teams, where a
- *	block's own does not suffice.
- * Steps
+ *of each slot; histograms of plan.cuh; memory of its teams, where a block's own
+ *does not suffice. Steps
  *	1. each block: epoch and state of the slot, then a ticket; who has the
  *	   last one advances them. Block 0 clears the other epoch's words
  *	2. table parts: stores to all windows, barrier of the team, epoch in
@@ -141,24 +140,29 @@ static __device__ void advance(const struct ferry_cuda_dispatch *a,
 
 /*
  * Who sends: all warps of some blocks, the last ones, while the others have
- * teams; where there are few blocks, two warps of each.
+ * teams; where there are few blocks, half of the warps of each. Who has rows to
+ * deliver keeps most of the blocks for that; quantising needs more of them.
  */
 static __device__ void share_work(struct chunks *c)
 {
 	const struct ferry_cuda_channel *ch = &c->a->ch;
+	const bool delivers =
+		ch->layout != FERRY_TOKEN && c->a->parts & FERRY_CUDA_RECV;
 	const int32_t n = (int32_t)gridDim.x;
-	const int32_t share =
-		ch->quantize ? CHUNKS_QUANTIZE_SHARE : CHUNKS_SEND_SHARE;
+	int32_t senders =
+		min(delivers ? n / 4 : n * 3 / 4, (int32_t)CHUNKS_SENDERS);
 
+	if (ch->quantize)
+		senders = n / 2;
 	c->n_teams = n;
 	c->n_senders = 0;
 	if (!(c->a->parts & FERRY_CUDA_SEND))
 		return;
-	if (n < share) {
+	if (senders == 0) {
 		c->n_senders = CHUNKS_WARPS / 2;
 		return;
 	}
-	c->n_teams = n - n / share;
+	c->n_teams = n - senders;
 	if ((int32_t)blockIdx.x >= c->n_teams)
 		c->n_senders = CHUNKS_WARPS;
 }

@@ -24,12 +24,11 @@ enum {
 };
 
 /*
- * Of so many blocks one sends. A few multiprocessors fill the links, and what
+ * Blocks that send, at most. A few multiprocessors fill the links, and what
  * more of them send only stands in their own way: the loads of a
- * multiprocessor wait behind its stores to peers. Quantising takes more of
- * them (dev/cuda-bulk.md).
+ * multiprocessor wait behind its stores to peers (dev/cuda-bulk.md).
  */
-enum { CHUNKS_SEND_SHARE = 4, CHUNKS_QUANTIZE_SHARE = 2 };
+enum { CHUNKS_SENDERS = 33 };
 
 /*
  * Words through which blocks talk, one line each, at the start of the scratch.

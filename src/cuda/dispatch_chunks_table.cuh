@@ -162,32 +162,38 @@ load_part(const struct team *team, const struct table_making *m, int32_t topk)
 	const struct id_form *f = &m->form;
 	const int32_t step = team_threads(team), thread = team_thread(team);
 	const bool dense = f->aligned && f->id_bytes == 4 &&
-	                   f->ids_stride == (size_t)topk * 4;
-	const int32_t *ids = (const int32_t *)f->ids + (size_t)m->first * topk;
+	                   f->ids_stride == (size_t)topk * 4 &&
+	                   (!f->weights || f->weights_stride == f->ids_stride);
+	const size_t at = (size_t)m->first * topk;
+	const int32_t *ids = (const int32_t *)f->ids + at;
+	const float *weights = (const float *)f->weights + at;
 
 #pragma unroll 1
 	for (int32_t from = thread; dense && from < m->n; from += step * 8) {
 		int32_t v[8];
+		float w[8];
 
 #pragma unroll
-		for (int32_t j = 0; j < 8; j++)
-			v[j] = from + j * step < m->n ? ids[from + j * step]
-			                              : 0;
+		for (int32_t j = 0; j < 8; j++) {
+			const int32_t i = from + j * step;
+
+			v[j] = i < m->n ? ids[i] : 0;
+			w[j] = i < m->n && f->weights ? weights[i] : 1;
+		}
 #pragma unroll
 		for (int32_t j = 0; j < 8; j++)
-			if (from + j * step < m->n)
+			if (from + j * step < m->n) {
 				m->slots[from + j * step] = v[j];
+				m->weights[from + j * step] = w[j];
+			}
 	}
 #pragma unroll 1
-	for (int32_t i = thread; i < m->n && (!dense || f->weights);
-	     i += step) {
+	for (int32_t i = thread; i < m->n && !dense; i += step) {
 		const int32_t t = divide(i, m->inverse);
 		const int32_t k = i - t * topk;
 
-		if (!dense)
-			m->slots[i] = narrow_id(id_at(f, m->first + t, k));
-		if (f->weights)
-			m->weights[i] = weight_at(f, m->first + t, k);
+		m->slots[i] = narrow_id(id_at(f, m->first + t, k));
+		m->weights[i] = weight_at(f, m->first + t, k);
 	}
 }
 
@@ -201,7 +207,7 @@ make_entry(const struct chunks *c, const struct table_making *m, int32_t i,
 	const int32_t id = m->slots[i];
 	const int32_t slot =
 		slot_of_id(a, id, m->first + t, i - t * a->in.topk);
-	const float weight = m->form.weights ? m->weights[i] : 1;
+	const float weight = m->weights[i];
 	const float w = slot < 0 ? 0 : __fmul_rn(weight, a->ch.routed_scale);
 
 	if (slot < 0 && id != -1 && a->ch.bad_id == FERRY_BAD_ID_ERROR)
