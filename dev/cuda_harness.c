@@ -86,6 +86,7 @@ static void make_channel(struct harness *h, int32_t rank)
 	memset(h->host[rank], 0, sizeof(*h->host[rank]));
 	CU(cudaHostGetDevicePointer((void **)&c->host, h->host[rank], 0));
 	c->timeout_ns = 2000000000u;
+	c->early = h->kernels.early && h->n_ranks <= h->n_gpus;
 	CU(cudaStreamCreateWithFlags(&h->stream[rank], cudaStreamNonBlocking));
 }
 

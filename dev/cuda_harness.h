@@ -27,6 +27,7 @@ struct harness_kernels {
 	const struct ferry_cuda_combine_ops *combine;
 	enum ferry_path path;
 	int32_t ctas; /* 0: all that fit, shared by the ranks of a GPU */
+	bool early;   /* launches may overlap, where a GPU has one rank */
 };
 
 /* An array in device memory, poisoned, and where the host compares it. */

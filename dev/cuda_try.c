@@ -22,6 +22,7 @@ static const struct harness_kernels lines = {
 	.dispatch = &ferry_cuda_dispatch_lines,
 	.combine = &ferry_cuda_combine_lines,
 	.path = FERRY_PATH_LINES,
+	.early = true,
 };
 static const struct harness_kernels chunks = {
 	.dispatch = &ferry_cuda_dispatch_chunks,

@@ -17,18 +17,22 @@
  *	that has read them.
  * Steps
  *	1. load epoch, state, broken: relaxed. They are there before the ticket
- *	   is drawn, whose last drawer stores the new ones
+ *	   is drawn, whose last drawer stores the new ones. Ids and the first
+ *	   row are on their way at the same time
  *	2. send, clerks: lines of the table to every rank (volatile, 16 bytes
- *	   of each of 8 lanes; the epoch is in each line); partner 4
+ *	   of each of 8 lanes; the epoch is in each line); partner 4. They
+ *	   should leave before rows fill the link
  *	3. send, workers: row from x into shared memory, quantised there; lines
  *	   to every rank that serves it; partner 6. TOKEN: plain stores, fence
  *	   sys, then the flag; partner 7. No send waits for a peer
- *	4. recv, all blocks: lines of all tables until they are of this epoch
+ *	4. recv, all blocks: lines of all tables until they are of this epoch;
+ *	   one team of a block looks at a line, and tells how many will come
+ *	   when it is the header
  *	5. all refuse alike what is to be refused; a warp counts, for each
  *	   choice of the block's tokens, the equal entries before it: its row
  *	6. own rows from shared memory, or x again, to their places; rows of
  *	   others as their lines come in, into shared memory, then to their
- *	   places (bulk copies, complete at the end of the kernel)
+ *	   places (bulk copies, a warp for each, complete at the end)
  *	7. TOKEN: the flags, acquire
  * Flags
  *	The epoch, in lines and flags; never reset.
@@ -50,28 +54,56 @@
 #include "dispatch_lines_out.cuh"
 #include "dispatch_lines_send.cuh"
 
-/* Thread 0: what the slot and the poison say, for the block. */
-static __device__ __forceinline__ void look_at_slot(const struct lines *l)
-{
-	const struct ferry_cuda_slot *slot = l->d->op.slot;
-	const uint64_t broken =
-		load_relaxed_sys(&poison_of(l->ch, l->ch->rank)->any);
-	const uint64_t epoch = load_relaxed_gpu(&slot->epoch);
-	const uint32_t state = load_relaxed_gpu(&slot->state);
-	const bool send = l->d->parts & FERRY_CUDA_SEND;
-	const bool legal = send ? state == FERRY_SLOT_IDLE ||
-	                                   state == FERRY_SLOT_DISPATCHED
-	                        : state == FERRY_SLOT_DISPATCH_SENT;
+/* What the slot and the poison say. */
+struct lines_slot {
+	uint64_t broken, epoch;
+	uint32_t state;
+};
 
-	l->shared->epoch = send ? epoch + 1 : epoch;
-	l->shared->state = state;
-	l->shared->stop = broken ? 1 : !legal ? 2 : 0;
-	l->shared->bad = LINES_NOTHING;
-	l->shared->refusal = LINES_NOTHING;
-	l->shared->bad_rank = LINES_NOTHING;
-	l->shared->content_hash = 0;
-	l->shared->n_rows = 0;
-	l->shared->n_wanted = 0;
+/* Begins to load them: by thread 0, before it loads anything else. */
+static __device__ __forceinline__ struct lines_slot
+look_at_slot(const struct lines *l)
+{
+	struct lines_slot s = {0, 0, 0};
+
+	if (l->thread)
+		return s;
+	s.broken = load_relaxed_sys(&poison_of(l->ch, l->ch->rank)->any);
+	s.epoch = load_relaxed_gpu(&l->d->op.slot->epoch);
+	s.state = load_relaxed_gpu(&l->d->op.slot->state);
+	return s;
+}
+
+/* When they are there, the block is told. */
+static __device__ __forceinline__ void tell_slot(const struct lines *l,
+                                                 const struct lines_slot *s)
+{
+	const bool send = l->d->parts & FERRY_CUDA_SEND;
+	const bool legal = send ? s->state == FERRY_SLOT_IDLE ||
+	                                   s->state == FERRY_SLOT_DISPATCHED
+	                        : s->state == FERRY_SLOT_DISPATCH_SENT;
+
+	if (l->thread)
+		return;
+	l->shared->epoch = send ? s->epoch + 1 : s->epoch;
+	l->shared->state = s->state;
+	l->shared->stop = s->broken ? 1 : !legal ? 2 : 0;
+}
+
+/* What the block adds up and finds out; synchronises. */
+static __device__ __forceinline__ void clear_shared(const struct lines *l)
+{
+	if (l->thread == 0) {
+		l->shared->bad = LINES_NOTHING;
+		l->shared->refusal = LINES_NOTHING;
+		l->shared->bad_rank = LINES_NOTHING;
+		l->shared->content_hash = 0;
+		l->shared->n_rows = 0;
+		l->shared->n_wanted = 0;
+	}
+	if (l->thread < (uint32_t)l->ch->n_ranks)
+		l->shared->table_lines[l->thread] = 0;
+	__syncthreads();
 }
 
 /* The block has read the slot; the last one to come here advances it. */
@@ -131,13 +163,17 @@ static __device__ __forceinline__ struct lines_unit
 own_unit(const struct lines *l, const struct lines_cut *cut, uint32_t i)
 {
 	const bool raw = !l->ch->row_lines;
-	const uint32_t k = raw ? i / cut->n_parts : i;
-	const uint32_t u = (uint32_t)l->worker + k * l->a->n_workers;
+	const uint32_t whole = quotient(i, &cut->n_parts);
+	const uint32_t u =
+		(uint32_t)l->worker + (raw ? whole : i) * l->a->n_workers;
+	const uint32_t token = raw ? u : quotient(u, &cut->n_parts);
 	struct lines_unit unit;
 
 	unit.group = l->ch->group;
-	unit.token = (int32_t)(raw ? u : u / cut->n_parts);
-	lines_take_part(&unit, cut, (raw ? i : u) % cut->n_parts);
+	unit.token = (int32_t)token;
+	lines_take_part(&unit, cut,
+	                raw ? i - whole * cut->n_parts.by
+	                    : u - token * cut->n_parts.by);
 	return unit;
 }
 
@@ -148,25 +184,11 @@ static __device__ __forceinline__ void send_unit(const struct lines *l,
                                                  uint32_t i)
 {
 	send_part(l, unit, i);
-	if (l->ch->row_lines || unit->part + 1 < cut->n_parts)
+	if (l->ch->row_lines || unit->part + 1 < cut->n_parts.by)
 		return;
 	__syncthreads();
 	if (l->thread == 0)
 		raise_flags(l, unit->token, i);
-}
-
-/* Is anything of the unit's token served here? */
-static __device__ __forceinline__ bool is_here(const struct lines *l,
-                                               uint32_t i)
-{
-	const uint32_t topk = (uint32_t)l->ch->max_topk;
-	bool here = false;
-
-#pragma unroll 1
-	for (uint32_t k = l->lane; k < topk; k += 32)
-		here = here ||
-		       is_own_slot(l, l->shared->places[i * topk + k].slot);
-	return __any_sync(0xffffffffu, here);
 }
 
 /* A row of another rank into a buffer. False: the channel has ended. */
@@ -174,67 +196,59 @@ static __device__ __forceinline__ bool
 receive_unit(const struct lines *l, const struct lines_unit *unit,
              uint32_t buffer)
 {
-	const struct ferry_cuda_channel *ch = l->ch;
-	const int32_t peer = carrier_of(ch, unit->group, unit->token);
+	const int32_t peer = lines_carrier(l, unit->group, unit->token);
 
 	return lines_receive(l, lines_buffer(l, buffer),
-	                     row_at(ch, ch->rank, l->d->slot, l->half, peer,
-	                            unit->token / ch->group_size),
-	                     *unit, peer);
+	                     lines_row(l, l->ch->rank, peer, unit->token), unit,
+	                     peer);
 }
 
 /*
- * Rows of the units at hand to their places, in order. n_filled counts the
- * buffers that were filled: of the last three one may still be read. A staged
- * row is in buffer 0.
+ * Rows of n units to their places, in order. n_filled counts the buffers that
+ * were filled: of the last three one may still be read. A staged row is in
+ * buffer 0.
  */
-static __device__ inline bool deliver_units(const struct lines *l,
-                                            uint32_t n_units, bool is_staged,
-                                            uint32_t *n_filled)
+static __device__ inline bool deliver_units(const struct lines *l, uint32_t n,
+                                            bool is_staged, uint32_t *n_filled)
 {
 #pragma unroll 1
-	for (uint32_t i = 0; i < n_units; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		const struct lines_unit unit = l->shared->units[i];
 		const bool own = unit.group == l->ch->group;
 		uint32_t buffer = 0;
 		bool ends = false;
 
-		if (!is_here(l, i))
+		if (!unit.is_here)
 			continue;
 		if (!own || !is_staged) {
 			buffer = ++*n_filled;
-			if (!own)
-				ends = !receive_unit(l, &unit, buffer);
-			else
+			if (own)
 				load_unit(l, &unit, buffer);
+			else
+				ends = !receive_unit(l, &unit, buffer);
 			fence_proxy_async_shared();
 			if (__syncthreads_or(ends))
 				return false;
 		}
-		deliver(l, &unit, i * (uint32_t)l->ch->max_topk, buffer);
-		if (l->warp == 0)
-			bulk_wait_read<1>();
+		deliver(l, &unit, i * l->a->by_max_topk.by, buffer);
+		bulk_wait_read<1>();
 	}
 	return true;
 }
 
-/* TOKEN: the rows of the units must be in the window. A warp for each. */
-static __device__ inline bool await_flags(const struct lines *l,
-                                          uint32_t n_units)
+/* TOKEN: the rows of n units must be in the window. A warp for each. */
+static __device__ inline bool await_flags(const struct lines *l, uint32_t n)
 {
-	const struct ferry_cuda_channel *ch = l->ch;
-
 #pragma unroll 1
-	for (uint32_t i = l->warp; i < n_units; i += LINES_WARPS) {
-		const struct lines_unit unit = l->shared->units[i];
-		const int32_t peer = carrier_of(ch, unit.group, unit.token);
+	for (uint32_t i = l->warp; i < n; i += LINES_WARPS) {
+		const struct lines_unit *unit = &l->shared->units[i];
 		uint32_t n_looks = 0;
 
-		if (!is_here(l, i) || unit.group == ch->group)
+		if (!unit->is_here || unit->group == l->ch->group)
 			continue;
+		const int32_t peer = lines_carrier(l, unit->group, unit->token);
 		const uint64_t *flag =
-			row_flag_at(ch, ch->rank, l->d->slot, l->half, peer,
-		                    unit.token / ch->group_size);
+			lines_flag(l, l->ch->rank, peer, unit->token);
 
 		/* Lanes may see different values: all go on, or none. */
 		while (!__all_sync(0xffffffffu,
@@ -245,14 +259,22 @@ static __device__ inline bool await_flags(const struct lines *l,
 	return true;
 }
 
+/* Publishes what there is to refuse, if anything. By a whole block. */
+static __device__ __forceinline__ bool refuses(const struct lines *l)
+{
+	if (l->shared->refusal == LINES_NOTHING)
+		return false;
+	if (l->thread == 0)
+		refuse_tables(l->a, l->shared, l->smem);
+	return true;
+}
+
 /* The units of a worker, as many at a time as there is room for. */
 static __device__ inline bool work_units(const struct lines *l, bool is_staged)
 {
 	const struct lines_work work = work_of(l);
 	const uint32_t n = lines_share(l, work.n);
-	const uint32_t most =
-		min_u32(LINES_UNITS, LINES_PLACES / (uint32_t)l->ch->max_topk);
-
+	const uint32_t most = l->a->most_units;
 	uint32_t n_filled = 0;
 
 	is_staged = is_staged && lines_share(l, work.n_own) == 1;
@@ -260,12 +282,13 @@ static __device__ inline bool work_units(const struct lines *l, bool is_staged)
 	for (uint32_t first = 0; first < n; first += most) {
 		const uint32_t n_now = min_u32(most, n - first);
 
-		if (__syncthreads_or(!place_units(l, &work, first, n_now)))
+		take_units(l, &work, first, n_now);
+		if (__syncthreads_or(!place_units(l, n_now)) || refuses(l))
 			return false;
+		store_places(l, n_now);
 		if (l->ch->row_lines &&
 		    !deliver_units(l, n_now, is_staged, &n_filled))
 			return false;
-		store_places(l, n_now);
 		if (!l->ch->row_lines &&
 		    __syncthreads_or(!await_flags(l, n_now)))
 			return false;
@@ -299,7 +322,8 @@ static __device__ inline bool tell_counts(const struct lines *l)
 }
 
 /* False: the channel has ended, or this has ended it. */
-static __device__ inline bool receive(const struct lines *l, bool is_staged)
+static __device__ inline bool receive(const struct lines *l, bool is_staged,
+                                      uint32_t likely)
 {
 	const bool totals = needs_totals(l);
 
@@ -308,23 +332,17 @@ static __device__ inline bool receive(const struct lines *l, bool is_staged)
 	for (uint32_t s = l->thread;
 	     totals && s < (uint32_t)l->ch->n_expert_slots; s += LINES_THREADS)
 		lines_totals(l)[s] = 0;
-	/* Entries may have held the own table. */
-	__syncthreads();
-	if (__syncthreads_or(!receive_tables(l)))
+	if (__syncthreads_or(!receive_tables(l, likely)) || refuses(l))
 		return false;
+	/* While others place; what it finds is looked at behind a barrier. */
 	if (l->warp == LINES_WARPS - 1)
 		check_tables(l);
-	if (totals && l->shared->refusal == LINES_NOTHING)
+	if (totals) {
 		count_entries(l);
-	__syncthreads();
-	if (l->shared->refusal != LINES_NOTHING) {
-		if (l->thread == 0)
-			refuse_tables(l->a, l->shared, l->smem);
-		return false;
-	}
-	if (totals)
+		__syncthreads();
 		sum_totals(l);
-	if (blockIdx.x == 0 && !tell_counts(l))
+	}
+	if (blockIdx.x == 0 && (refuses(l) || !tell_counts(l)))
 		return false;
 	if (l->worker >= 0 && !work_units(l, is_staged))
 		return false;
@@ -355,49 +373,68 @@ static __device__ __forceinline__ bool take_epoch(struct lines *l)
 	return false;
 }
 
-__global__ void __launch_bounds__(LINES_THREADS, 1)
-	ferry_dispatch_lines_kernel(const __grid_constant__ struct lines_args a)
+static __global__ void __launch_bounds__(LINES_THREADS, 1)
+	dispatch_lines(const __grid_constant__ struct lines_args a)
 {
-	const struct ferry_cuda_dispatch &d = a.d;
 	extern __shared__ __align__(128) unsigned char smem[];
 	__shared__ struct lines_shared shared;
 	struct lines l = lines_begin(&a, &shared, smem, 0);
-	const bool sends = d.parts & FERRY_CUDA_SEND;
-	const int32_t n_tokens = sends ? given_tokens(&d.in) : 0;
-	const bool is_good = n_tokens >= 0 && n_tokens <= d.ch.max_tokens;
-	const struct lines_cut cut =
-		lines_cut_of(&l, is_good ? (uint32_t)n_tokens : 0);
+	const struct ferry_cuda_dispatch *d = &a.d;
+	const bool sends = d->parts & FERRY_CUDA_SEND;
+
+	clear_shared(&l);
+	kernel_wait_previous();
+	const struct lines_slot slot = look_at_slot(&l);
+	const int32_t n_tokens = sends ? given_tokens(&d->in) : 0;
+	const bool is_good = n_tokens >= 0 && n_tokens <= d->ch.max_tokens;
+	const struct lines_cut *cut =
+		lines_cut_for(&l, is_good ? (uint32_t)n_tokens : 0);
 	uint32_t ticket = 0, n_units = 0;
 
-	if (l.thread == 0)
-		look_at_slot(&l);
+	const bool is_clerk = sends && blockIdx.x < a.n_clerks;
+	const struct lines_batch batch = batch_of(&l, n_tokens);
+	ulonglong2 head = make_ulonglong2(0, 0), share = head;
+
+	if (is_clerk && l.warp == 0) {
+		const struct lines_mark none = {0, 0, 0, 0, false};
+
+		head = header_share(&l, n_tokens, batch.words != batch.n,
+		                    &none);
+	}
+	if (is_clerk && 1 + l.team < batch.n_lines)
+		share = any_share(&l, &batch, 1 + l.team);
 	if (is_good)
-		n_units = d.ch.row_lines
-		                  ? lines_share(&l, n_tokens * cut.n_parts)
-		                  : lines_share(&l, n_tokens) * cut.n_parts;
+		n_units = d->ch.row_lines
+		                  ? lines_share(&l, n_tokens * cut->n_parts.by)
+		                  : lines_share(&l, n_tokens) * cut->n_parts.by;
 #pragma unroll 1
 	for (uint32_t i = 0; i == 0 || i < n_units; i++) {
-		const struct lines_unit unit = own_unit(&l, &cut, i);
+		const struct lines_unit unit = own_unit(&l, cut, i);
 
 		if (i < n_units)
 			stage_unit(&l, &unit, i);
+		if (i == 0)
+			tell_slot(&l, &slot);
 		__syncthreads();
 		if (i == 0) {
 			if (!take_epoch(&l))
 				return;
 			if (l.thread == 0)
-				ticket =
-					add_relaxed_gpu(&d.op.slot->tickets, 1);
-			if (sends && blockIdx.x < a.n_clerks)
-				send_table(&l, blockIdx.x, n_tokens);
+				ticket = add_relaxed_gpu(&d->op.slot->tickets,
+				                         1);
+			if (is_clerk)
+				send_table(&l, &batch, head, share);
+			if (is_clerk && blockIdx.x == 0)
+				latch_batch(&l, &batch);
 		}
 		if (i < n_units)
-			send_unit(&l, &cut, &unit, i);
+			send_unit(&l, cut, &unit, i);
 	}
-	if (d.parts & FERRY_CUDA_RECV && !receive(&l, sends))
+	if (d->parts & FERRY_CUDA_RECV &&
+	    !receive(&l, sends, sends ? batch.n_lines : a.by_table_lines.by))
 		leave(&a, &shared, smem);
-	if (l.warp == 0)
-		bulk_wait<0>();
+	kernel_launch_next();
+	bulk_wait<0>();
 	if (l.thread == 0)
 		advance_slot(&l, ticket);
 }
@@ -412,6 +449,8 @@ static const char *refuse(const struct ferry_cuda_channel *ch)
 		return "rows must have a flag each";
 	if (ch->n_expert_slots > LINES_MAX_SLOTS)
 		return "lines serve at most 8192 expert slots";
+	if ((int64_t)ch->n_expert_slots * ch->alignment > (int64_t)most)
+		return "alignment times expert slots is at most 2^30 for lines";
 	if (ch->row_stride > most)
 		return "lines serve rows of at most 1 GiB";
 	if (lines_entry_bytes(ch) * ch->n_groups > most ||
@@ -432,15 +471,14 @@ static int load(const struct ferry_cuda_channel *ch, struct ferry_cuda_fit *fit)
 	const int bytes = (int)lines_layout_of(ch).bytes;
 	int ctas = 0;
 	cudaError_t error = cudaFuncSetAttribute(
-		ferry_dispatch_lines_kernel,
-		cudaFuncAttributeMaxDynamicSharedMemorySize, LINES_SMEM_BYTES);
+		dispatch_lines, cudaFuncAttributeMaxDynamicSharedMemorySize,
+		LINES_SMEM_BYTES);
 
 	if (error == cudaSuccess)
 		error = (cudaError_t)dispatch_lean_load();
 	if (error == cudaSuccess)
 		error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-			&ctas, ferry_dispatch_lines_kernel, LINES_THREADS,
-			(size_t)bytes);
+			&ctas, dispatch_lines, LINES_THREADS, (size_t)bytes);
 	if (error != cudaSuccess)
 		return error;
 	*fit = {LINES_THREADS, bytes, ctas};
@@ -458,14 +496,73 @@ static int32_t useful_ctas(const struct ferry_cuda_dispatch *d, int32_t ctas)
 	return useful < ctas ? (int32_t)useful : ctas;
 }
 
+static uint32_t min_of(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
 /* With one block there is no difference between clerks and workers. */
 static void take_roles(struct lines_args *a, uint32_t ctas)
 {
 	const uint32_t n = ctas < 32 ? 1 : ctas / 16;
 	const uint32_t n_ranks = (uint32_t)a->d.ch.n_ranks;
 
-	a->n_clerks = n_ranks < n ? n_ranks : n;
+	a->n_clerks = min_of(n_ranks, n);
 	a->n_workers = ctas > 1 ? ctas - a->n_clerks : 1;
+	a->few = a->n_workers / 4;
+	a->by_workers = lines_div_of(a->n_workers);
+}
+
+static void cut_rows(struct lines_args *a)
+{
+	const uint32_t n_lines = (a->image.bytes + LINE_DATA - 1) / LINE_DATA;
+	const uint32_t most = a->at.buffer_bytes / (2 * LINE_DATA) * 2;
+
+	a->cut = lines_cut_of(n_lines, most);
+	a->fine_cut = lines_cut_of(n_lines, min_of(most, LINES_TEAMS));
+}
+
+/* Can the copy engine take pieces of `bytes` to this array? */
+static bool bulk_fits(const void *base, size_t stride, size_t bytes)
+{
+	return (uintptr_t)base % 16 == 0 && stride % 16 == 0 && bytes % 16 == 0;
+}
+
+/* Are ids and weights aligned as their types are? */
+static bool lie_plainly(const struct ferry_dispatch_in *in)
+{
+	const size_t size = in->id_type == FERRY_ID_INT64 ? 8 : 4;
+
+	return (uintptr_t)in->topk_ids % size == 0 &&
+	       in->ids_stride % size == 0 &&
+	       (uintptr_t)in->topk_weights % 4 == 0 &&
+	       in->weights_stride % 4 == 0;
+}
+
+static void prepare(struct lines_args *a, uint32_t ctas)
+{
+	const struct ferry_cuda_dispatch *d = &a->d;
+	const struct ferry_cuda_channel *ch = &d->ch;
+	const uint32_t most = LINES_PLACES / (uint32_t)ch->max_topk;
+
+	a->at = lines_layout_of(ch);
+	a->image = row_image_of(d, ch->row_lines ? 0 : ch->scale_offset);
+	take_roles(a, ctas);
+	cut_rows(a);
+	a->most_units = min_of(most, LINES_UNITS);
+	a->by_group = lines_div_of((uint32_t)ch->group_size);
+	a->by_topk = lines_div_of((uint32_t)d->in.topk);
+	a->by_max_topk = lines_div_of((uint32_t)ch->max_topk);
+	a->by_table_lines =
+		lines_div_of((uint32_t)(ch->table_stride / LINE_BYTES));
+	if (ch->even_slots)
+		a->by_slots = lines_div_of((uint32_t)ch->even_slots);
+	a->plain_ids = lie_plainly(&d->in);
+	a->bulk_rows = ch->weight_use != FERRY_WEIGHT_INPUT &&
+	               bulk_fits(d->out.rows, d->out.row_stride, d->row_bytes);
+	a->bulk_scales = d->out.scale_form == FERRY_SCALES_ROW_MAJOR &&
+	                 bulk_fits(d->out.scales, d->out.scales_stride,
+	                           d->scale_row_bytes);
 }
 
 static int launch(const struct ferry_cuda_dispatch *args, int32_t ctas,
@@ -473,20 +570,22 @@ static int launch(const struct ferry_cuda_dispatch *args, int32_t ctas,
 {
 	struct lines_args a = {};
 	cudaLaunchConfig_t config = {};
+	cudaLaunchAttribute early = {};
 
 	if (dispatch_lean_fits(args, ctas))
 		return dispatch_lean_launch(args, ctas, stream);
-	ctas = useful_ctas(args, ctas);
 	a.d = *args;
-	a.at = lines_layout_of(&args->ch);
-	a.image = row_image_of(args,
-	                       args->ch.row_lines ? 0 : args->ch.scale_offset);
-	take_roles(&a, (uint32_t)ctas);
+	ctas = useful_ctas(args, ctas);
+	prepare(&a, (uint32_t)ctas);
+	early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+	early.val.programmaticStreamSerializationAllowed = 1;
 	config.gridDim = dim3((unsigned)ctas);
 	config.blockDim = dim3(LINES_THREADS);
 	config.dynamicSmemBytes = a.at.bytes;
 	config.stream = stream;
-	return cudaLaunchKernelEx(&config, ferry_dispatch_lines_kernel, a);
+	config.attrs = &early;
+	config.numAttrs = args->ch.early ? 1 : 0;
+	return cudaLaunchKernelEx(&config, dispatch_lines, a);
 }
 
 extern "C" const struct ferry_cuda_dispatch_ops ferry_cuda_dispatch_lines = {

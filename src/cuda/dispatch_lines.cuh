@@ -24,7 +24,7 @@ enum {
 	LINES_UNITS = 64,    /* of so many units */
 	LINES_NO_SLOT = 0xffff,
 	LINES_MAX_SLOTS = 8192,
-	LINES_SMEM_BYTES = 216 << 10, /* dynamic, of a block */
+	LINES_SMEM_BYTES = 212 << 10, /* dynamic, of a block */
 	LINES_NOTHING = 0x7fffffff,
 };
 
@@ -35,7 +35,7 @@ struct lines_layout {
 	uint32_t entries;      /* uint16_t [n_groups][entry_stride]: expert
 	                        * slots as in the tables */
 	uint32_t entry_stride;
-	uint32_t starts; /* int64_t [n_expert_slots + 1] */
+	uint32_t starts; /* uint32_t [n_expert_slots + 1] */
 	uint32_t totals; /* uint32_t [n_expert_slots] */
 	uint32_t bytes;
 };
@@ -63,23 +63,21 @@ lines_entry_bytes(const struct ferry_cuda_channel *ch)
 static __host__ __device__ inline struct lines_layout
 lines_layout_of(const struct ferry_cuda_channel *ch)
 {
-	const uint32_t most = LINES_OF_PART * LINE_DATA;
+	const uint32_t most = LINES_OF_PART * LINE_DATA, two = 2 * LINE_DATA;
 	const uint32_t row = ch->row_lines ? lines_of_row(ch) * LINE_DATA
 	                                   : (uint32_t)ch->row_stride;
+	const uint32_t even = (row + two - 1) / two * two;
 	const uint32_t slots = (uint32_t)ch->n_expert_slots;
 	struct lines_layout at;
 
-	at.buffer_bytes = (uint32_t)lines_up16(row < most ? row : most);
-	/* A part has two lines at least, also of rows that are shorter. */
-	if (at.buffer_bytes < 2 * LINE_DATA)
-		at.buffer_bytes = 2 * LINE_DATA;
+	at.buffer_bytes = even < most ? even : most;
 	at.heads = LINES_BUFFERS * at.buffer_bytes;
 	at.entries = at.heads + (uint32_t)ch->n_ranks *
 	                                (uint32_t)sizeof(struct ferry_table);
 	at.entry_stride = (uint32_t)(lines_entry_bytes(ch) / sizeof(uint16_t));
 	at.starts =
 		at.entries + (uint32_t)(ch->n_groups * lines_entry_bytes(ch));
-	at.totals = at.starts + (uint32_t)lines_up16((slots + 1) * 8);
+	at.totals = at.starts + (uint32_t)lines_up16((slots + 1) * 4);
 	at.bytes = at.totals + (uint32_t)lines_up16(slots * 4);
 	return at;
 }
@@ -89,6 +87,7 @@ struct lines_unit {
 	int32_t group, token;
 	uint32_t part;
 	uint32_t first_line, end_line;
+	uint32_t is_here; /* some choice is served here */
 };
 
 /* A choice and where it goes: expert slot of the world, row within it. */
@@ -108,22 +107,81 @@ struct lines_shared {
 	uint32_t bad;                      /* first entry whose id is bad */
 	uint32_t refusal;  /* first reason to refuse the tables, in order */
 	uint32_t bad_rank; /* lowest one without room */
-	uint32_t need;     /* and how much it would need */
-	uint64_t n_rows, n_wanted;
-	int64_t sums[LINES_WARPS];
+	uint32_t n_rows, n_wanted;
+	/* Of each table that has begun to arrive: its entries, and its lines
+	 * that are received here; 0 lines: nothing is known yet. */
+	uint32_t table_n[FERRY_CUDA_MAX_RANKS];
+	uint32_t table_lines[FERRY_CUDA_MAX_RANKS];
+	uint32_t sums[LINES_WARPS];
 	struct wait waits[LINES_WARPS];
 	struct lines_unit units[LINES_UNITS]; /* at hand, and */
 	struct lines_place places[LINES_PLACES];
+	int64_t rows[LINES_PLACES]; /* of the output; -1: none */
 	float weights[LINES_PLACES];
 };
 
+/*
+ * Division of numbers below 2^31 by one that is known at launch: a division
+ * by any other takes a kernel that is over in 10000 cycles a hundred.
+ */
+struct lines_div {
+	uint32_t by, factor, shift;
+};
+
+static inline struct lines_div lines_div_of(uint32_t by)
+{
+	struct lines_div d = {by, 0, 31};
+
+	while ((uint64_t)1 << (d.shift - 31) < by)
+		d.shift++;
+	d.factor = (uint32_t)(((uint64_t)1 << d.shift) / by + 1);
+	return d;
+}
+
+static __device__ __forceinline__ uint32_t quotient(uint32_t n,
+                                                    const struct lines_div *d)
+{
+	return (uint32_t)((uint64_t)n * d->factor >> d->shift);
+}
+
+static __device__ __forceinline__ uint32_t remainder(uint32_t n,
+                                                     const struct lines_div *d)
+{
+	return n - quotient(n, d) * d->by;
+}
+
+/* How the rows of a batch are cut into parts, whole lines each. */
+struct lines_cut {
+	uint32_t n_lines;    /* of a row */
+	uint32_t part_lines; /* even: parts begin at multiples of 16 bytes */
+	struct lines_div n_parts;
+};
+
+static inline struct lines_cut lines_cut_of(uint32_t n_lines, uint32_t most)
+{
+	struct lines_cut c = {n_lines, 0, {}};
+	const uint32_t n_parts = (n_lines + most - 1) / most;
+
+	c.part_lines = ((n_lines + n_parts - 1) / n_parts + 1) & ~1u;
+	c.n_parts = lines_div_of((n_lines + c.part_lines - 1) / c.part_lines);
+	return c;
+}
+
 /* What the kernel is given: made by launch. */
 struct lines_args {
-	struct ferry_cuda_dispatch d;
 	struct lines_layout at;
 	struct row_image image;
-	uint32_t n_clerks;  /* blocks that send tables; with one block, that */
-	uint32_t n_workers; /* one does both */
+	uint32_t n_clerks;   /* blocks that send tables; with one block, that */
+	uint32_t n_workers;  /* one does both */
+	uint32_t few;        /* up to so many tokens are cut finely */
+	uint32_t most_units; /* of a worker that are placed at once */
+	struct lines_cut cut, fine_cut;
+	struct lines_div by_workers, by_group, by_topk, by_max_topk;
+	struct lines_div by_table_lines;
+	struct lines_div by_slots;      /* expert slots of a rank, where even */
+	int32_t plain_ids;              /* and weights: at even addresses */
+	int32_t bulk_rows, bulk_scales; /* the copy engine can store them */
+	struct ferry_cuda_dispatch d;
 };
 
 /* A block of the kernel. */
@@ -186,36 +244,19 @@ static __device__ __forceinline__ uint32_t *lines_totals(const struct lines *l)
 	return (uint32_t *)(l->smem + l->a->at.totals);
 }
 
-static __device__ __forceinline__ int64_t *lines_starts(const struct lines *l)
+static __device__ __forceinline__ uint32_t *lines_starts(const struct lines *l)
 {
-	return (int64_t *)(l->smem + l->a->at.starts);
+	return (uint32_t *)(l->smem + l->a->at.starts);
 }
-
-/* How the rows of a batch are cut into parts, whole lines each. */
-struct lines_cut {
-	uint32_t n_lines;    /* of a row */
-	uint32_t part_lines; /* even: parts begin at multiples of 16 bytes */
-	uint32_t n_parts;
-};
 
 /*
  * Few tokens: parts small enough that a team moves one line. Else as large as
  * a buffer.
  */
-static __device__ __forceinline__ struct lines_cut
-lines_cut_of(const struct lines *l, uint32_t n_tokens)
+static __device__ __forceinline__ const struct lines_cut *
+lines_cut_for(const struct lines *l, uint32_t n_tokens)
 {
-	struct lines_cut c;
-
-	c.n_lines = (l->a->image.bytes + LINE_DATA - 1) / LINE_DATA;
-	uint32_t most = l->a->at.buffer_bytes / (2 * LINE_DATA) * 2;
-
-	if (n_tokens * 4 <= l->a->n_workers && most > LINES_TEAMS)
-		most = LINES_TEAMS;
-	c.n_parts = (c.n_lines + most - 1) / most;
-	c.part_lines = ((c.n_lines + c.n_parts - 1) / c.n_parts + 1) & ~1u;
-	c.n_parts = (c.n_lines + c.part_lines - 1) / c.part_lines;
-	return c;
+	return n_tokens <= l->a->few ? &l->a->fine_cut : &l->a->cut;
 }
 
 static __device__ __forceinline__ void
@@ -236,7 +277,67 @@ static __device__ __forceinline__ uint32_t lines_share(const struct lines *l,
 
 	return l->worker < 0 || first >= n
 	               ? 0
-	               : (n - first - 1) / l->a->n_workers + 1;
+	               : quotient(n - first - 1, &l->a->by_workers) + 1;
+}
+
+/* As rank_of_slot. */
+static __device__ __forceinline__ int32_t lines_rank_of(const struct lines *l,
+                                                        int32_t slot)
+{
+	if (l->ch->even_slots)
+		return (int32_t)quotient((uint32_t)slot, &l->a->by_slots);
+	return rank_of_slot(l->ch, slot);
+}
+
+/* Place in its group of the rank that sends a token; of a rank itself. */
+static __device__ __forceinline__ int32_t lines_mate(const struct lines *l,
+                                                     int32_t token)
+{
+	return (int32_t)remainder((uint32_t)token, &l->a->by_group);
+}
+
+static __device__ __forceinline__ int32_t lines_carrier(const struct lines *l,
+                                                        int32_t group,
+                                                        int32_t token)
+{
+	return group * l->ch->group_size + lines_mate(l, token);
+}
+
+/* Number of the region of a source among those of `owner`, with its half. */
+static __device__ __forceinline__ uint32_t lines_region(const struct lines *l,
+                                                        int32_t owner,
+                                                        int32_t source)
+{
+	const struct ferry_cuda_channel *ch = l->ch;
+	const int32_t first = owner - lines_mate(l, owner);
+	const bool all = ch->layout == FERRY_TOKEN || source < first;
+
+	return l->half * (uint32_t)ch->row_sources +
+	       (uint32_t)(all ? source : source - ch->group_size);
+}
+
+/* As row_at, for a token. */
+static __device__ __forceinline__ unsigned char *
+lines_row(const struct lines *l, int32_t owner, int32_t source, int32_t token)
+{
+	const struct ferry_cuda_channel *ch = l->ch;
+	const size_t i = (size_t)lines_region(l, owner, source) * ch->cap +
+	                 quotient((uint32_t)token, &l->a->by_group);
+
+	return slot_window(ch, owner, l->d->slot) + ch->row_offset +
+	       i * ch->row_stride;
+}
+
+/* TOKEN: the flag of the same row; rows have one each. */
+static __device__ __forceinline__ uint64_t *
+lines_flag(const struct lines *l, int32_t owner, int32_t source, int32_t token)
+{
+	const struct ferry_cuda_channel *ch = l->ch;
+
+	return (uint64_t *)(slot_window(ch, owner, l->d->slot) +
+	                    ch->row_flag_offset) +
+	       (size_t)lines_region(l, owner, source) * ch->row_chunks +
+	       quotient((uint32_t)token, &l->a->by_group);
 }
 
 /* Lines [first, end) of a row from shared memory to a window. */
@@ -291,64 +392,62 @@ static __device__ __forceinline__ void lines_begin_wait(const struct lines *l)
 	__syncwarp();
 }
 
+/* Of each team: does its last lane hold the epoch? Whole warps. */
+static __device__ __forceinline__ bool lines_flagged(const struct lines *l,
+                                                     uint64_t b)
+{
+	const uint32_t lanes = __ballot_sync(0xffffffffu, b == l->epoch);
+
+	return lanes >> (l->lane | 7) & 1;
+}
+
 /*
- * Lines [first, end) of a row, as they arrive, into shared memory. Whole
+ * The lines of a part of a row, as they arrive, into shared memory. Whole
  * warps; false on all lanes of a warp: the channel has ended.
  */
 static __device__ __forceinline__ bool
 lines_receive(const struct lines *l, unsigned char *part,
-              const unsigned char *row, struct lines_unit unit, int32_t peer)
+              const unsigned char *row, const struct lines_unit *unit,
+              int32_t peer)
 {
 	enum { OPEN = 2 }; /* lines of a team that are looked at together */
-	struct wait w = wait_begin(l->ch, FERRY_PHASE_DISPATCH_RECV, l->d->slot,
-	                           l->epoch);
 	uint32_t n_looks = 0;
 
+	row += l->team_lane * 16;
+	part += l->team_lane * 16;
 #pragma unroll 1
-	for (uint32_t i = unit.first_line; i < unit.end_line;
-	     i += OPEN * LINES_TEAMS) {
+	for (uint32_t i = unit->first_line + l->team;
+	     i - l->team < unit->end_line; i += OPEN * LINES_TEAMS) {
 		uint64_t a[OPEN], b[OPEN];
 		bool here[OPEN], all;
 
-		for (int u = 0; u < OPEN; u++) {
-			b[u] = 0;
-			here[u] =
-				i + l->team + u * LINES_TEAMS >= unit.end_line;
-		}
-		for (;;) {
-#pragma unroll
-			for (int u = 0; u < OPEN; u++)
-				if (!here[u])
-					load_volatile_16(
-						row +
-							(size_t)(i + l->team +
-					                         u * LINES_TEAMS) *
-								LINE_BYTES +
-							l->team_lane * 16,
-						&a[u], &b[u]);
+		do {
 			all = true;
 #pragma unroll
+			for (int u = 0; u < OPEN; u++)
+				if (i + u * LINES_TEAMS < unit->end_line)
+					load_volatile_16(
+						row + (i + u * LINES_TEAMS) *
+								LINE_BYTES,
+						&a[u], &b[u]);
+				else
+					b[u] = l->epoch;
+#pragma unroll
 			for (int u = 0; u < OPEN; u++) {
-				const uint64_t flag = __shfl_sync(
-					0xffffffffu, b[u], 7, LINE_LANES);
-
-				here[u] = here[u] || flag == l->epoch;
+				here[u] = lines_flagged(l, b[u]);
 				all = all && here[u];
 			}
-			if (__all_sync(0xffffffffu, all))
-				break;
-			if (!lines_again(l, &n_looks, peer))
+			all = __all_sync(0xffffffffu, all);
+			if (!all && !lines_again(l, &n_looks, peer))
 				return false;
-		}
+		} while (!all);
 #pragma unroll
 		for (int u = 0; u < OPEN; u++) {
-			const uint32_t at = i + l->team + u * LINES_TEAMS;
-			uint64_t *to = (uint64_t *)(part +
-			                            (at - unit.first_line) *
-			                                    LINE_DATA +
-			                            l->team_lane * 16);
+			const uint32_t at =
+				i + u * LINES_TEAMS - unit->first_line;
+			uint64_t *to = (uint64_t *)(part + at * LINE_DATA);
 
-			if (at >= unit.end_line)
+			if (i + u * LINES_TEAMS >= unit->end_line)
 				continue;
 			to[0] = a[u];
 			if (l->team_lane != 7)

@@ -119,16 +119,17 @@ static __device__ inline void store_counts(const struct lines *l)
 	     g += LINES_THREADS)
 		l->d->op.n_tokens[g] =
 			lines_head(l, g * ch->group_size)->n_tokens;
-	if (rows)
-		atomicAdd((unsigned long long *)&l->shared->n_rows, rows);
-	if (wanted)
-		atomicAdd((unsigned long long *)&l->shared->n_wanted, wanted);
+	rows = __reduce_add_sync(0xffffffffu, rows);
+	wanted = __reduce_add_sync(0xffffffffu, wanted);
+	if (l->lane == 0 && wanted) {
+		atomicAdd(&l->shared->n_rows, rows);
+		atomicAdd(&l->shared->n_wanted, wanted);
+	}
 	__syncthreads();
 	if (l->thread == 0 && out->n_rows)
-		*out->n_rows = (int64_t)l->shared->n_rows;
+		*out->n_rows = l->shared->n_rows;
 	if (l->thread == 0 && out->n_dropped)
-		*out->n_dropped =
-			(int64_t)(l->shared->n_wanted - l->shared->n_rows);
+		*out->n_dropped = l->shared->n_wanted - l->shared->n_rows;
 }
 
 /* Where one row came from, and its line of the TOKEN tables. */
@@ -138,8 +139,10 @@ static __device__ inline void store_entry(const struct lines *l, int64_t row,
                                           float weight)
 {
 	const struct ferry_dispatch_out *out = &l->d->out;
+	const int32_t source = lines_carrier(l, unit->group, unit->token);
 	const int64_t view =
-		view_row_of(l->ch, l->half, unit->group, unit->token);
+		((int64_t)l->half * l->ch->n_ranks + source) * l->ch->cap +
+		quotient((uint32_t)unit->token, &l->a->by_group);
 	const int64_t at = view * l->ch->max_topk + choice;
 
 	if (out->token_slots)
@@ -151,8 +154,7 @@ static __device__ inline void store_entry(const struct lines *l, int64_t row,
 	if (out->row_expert_slot)
 		out->row_expert_slot[row] = own_slot;
 	if (out->row_source)
-		out->row_source[row] =
-			carrier_of(l->ch, unit->group, unit->token);
+		out->row_source[row] = source;
 	if (out->row_token)
 		out->row_token[row] = unit->token;
 	if (out->row_weight)
@@ -161,22 +163,27 @@ static __device__ inline void store_entry(const struct lines *l, int64_t row,
 		out->index[row] = view;
 }
 
-/* The placed choices of the units at hand: outputs, and what combine needs. */
-static __device__ inline void store_places(const struct lines *l,
-                                           uint32_t n_units)
+/*
+ * The placed choices of n units: outputs, and what combine needs. By the last
+ * threads first: the first warp has rows to deliver.
+ */
+static __device__ inline void store_places(const struct lines *l, uint32_t n)
 {
 	const struct ferry_cuda_channel *ch = l->ch;
 	const struct ferry_cuda_op *op = &l->d->op;
-	const uint32_t topk = (uint32_t)ch->max_topk;
+	const uint32_t topk = l->a->by_max_topk.by;
 	const int32_t first_slot = ch->first_slot[ch->rank];
 
 #pragma unroll 1
-	for (uint32_t i = l->thread; i < n_units * topk; i += LINES_THREADS) {
-		const struct lines_unit unit = l->shared->units[i / topk];
+	for (uint32_t i = LINES_THREADS - 1 - l->thread; i < n * topk;
+	     i += LINES_THREADS) {
+		const uint32_t u = quotient(i, &l->a->by_max_topk);
+		const struct lines_unit unit = l->shared->units[u];
 		const struct lines_place place = l->shared->places[i];
 		const float weight = l->shared->weights[i];
-		const int64_t row = row_of(l, &place);
-		const size_t own = (size_t)unit.token * topk + i % topk;
+		const int64_t row = l->shared->rows[i];
+		const uint32_t choice = i - u * topk;
+		const size_t own = (size_t)unit.token * topk + choice;
 		const size_t at =
 			(size_t)unit.group * ch->max_tokens * topk + own;
 		struct ferry_cuda_copy copy = {-1, 0};
@@ -191,7 +198,7 @@ static __device__ inline void store_places(const struct lines *l,
 		if (op->dropped && unit.group == ch->group)
 			op->dropped[own] =
 				place.slot >= 0 && !has_room(l, &place);
-		store_entry(l, row, &unit, copy.slot, i % topk, weight);
+		store_entry(l, row, &unit, copy.slot, choice, weight);
 	}
 }
 
@@ -287,98 +294,104 @@ static __device__ inline void store_empty_tokens(const struct lines *l)
 	}
 }
 
-/* Can the copy engine take pieces of `bytes` to this array? */
-static __device__ __forceinline__ bool bulk_fits(const void *base,
-                                                 size_t stride, uint32_t bytes)
+/* Of a part that lies in shared memory: what of it is payload, and scales. */
+struct lines_pieces {
+	uint32_t begin, row_bytes;                   /* in the row */
+	uint32_t scale_begin, scale_bytes, scale_at; /* scale_at: in the part */
+};
+
+static __device__ __forceinline__ struct lines_pieces
+pieces_of(const struct lines *l, const struct lines_unit *unit)
 {
-	return is_aligned(base, 16) && stride % 16 == 0 && bytes % 16 == 0;
+	const struct row_image *image = &l->a->image;
+	const uint32_t begin = unit->first_line * LINE_DATA;
+	const uint32_t end = unit->end_line * LINE_DATA;
+	const uint32_t row_end = min_u32(end, image->row_bytes);
+	const uint32_t s = max_u32(begin, image->scale_offset);
+	const uint32_t s_end = min_u32(end, image->bytes);
+	struct lines_pieces p;
+
+	p.begin = begin;
+	p.row_bytes = row_end > begin ? row_end - begin : 0;
+	p.scale_begin = s - image->scale_offset;
+	p.scale_at = s - begin;
+	p.scale_bytes = l->d->out.scales && image->scale_bytes && s_end > s
+	                        ? s_end - s
+	                        : 0;
+	return p;
 }
 
-/* One part of a row to one of its places, by all threads. */
-static __device__ inline void store_copy(const struct lines *l,
-                                         const unsigned char *part, int64_t row,
-                                         float weight, uint2 range)
+/* What the copy engine cannot store, by all threads. */
+static __device__ __noinline__ void
+deliver_slowly(const struct lines_args *a, const struct lines_shared *shared,
+               const unsigned char *part, const struct lines_pieces *p,
+               uint32_t at)
 {
-	const struct ferry_cuda_dispatch *d = l->d;
-	unsigned char *to = (unsigned char *)d->out.rows +
-	                    (size_t)row * d->out.row_stride + range.x;
+	const struct ferry_cuda_dispatch *d = &a->d;
+	const uint32_t thread = threadIdx.x;
 
-	if (d->ch.weight_use == FERRY_WEIGHT_INPUT)
-		row_store_weighted(to, part, range.y - range.x, d->ch.dtype,
-		                   weight,
-		                   make_uint2(l->thread, LINES_THREADS));
-	else
-		row_store(to, part, range.y - range.x, l->thread,
-		          LINES_THREADS);
+#pragma unroll 1
+	for (int32_t k = 0; k < d->ch.max_topk; k++) {
+		const int64_t row = shared->rows[at + k];
+		unsigned char *to = (unsigned char *)d->out.rows +
+		                    (size_t)row * d->out.row_stride + p->begin;
+
+		if (row < 0)
+			continue;
+		if (!a->bulk_rows && p->row_bytes) {
+			if (d->ch.weight_use == FERRY_WEIGHT_INPUT)
+				row_store_weighted(
+					to, part, p->row_bytes, d->ch.dtype,
+					shared->weights[at + k],
+					make_uint2(thread, LINES_THREADS));
+			else
+				row_store(to, part, p->row_bytes, thread,
+				          LINES_THREADS);
+		}
+		if (!a->bulk_scales && p->scale_bytes)
+			scales_store(d, row, part + p->scale_at,
+			             make_uint2(p->scale_begin, p->scale_bytes),
+			             thread, LINES_THREADS);
+	}
 }
 
 /*
  * A part of a row, which lies in a buffer, to the places of its unit: by the
- * copy engine, a lane of the first warp for each place, where addresses and
- * arithmetic allow; else by all threads.
+ * copy engine, a warp for each place, where addresses and arithmetic allow;
+ * else by all threads.
  */
 static __device__ inline void deliver(const struct lines *l,
                                       const struct lines_unit *unit,
                                       uint32_t at, uint32_t buffer)
 {
 	const struct ferry_cuda_dispatch *d = l->d;
-	const struct lines_place *places = l->shared->places + at;
-	const float *weights = l->shared->weights + at;
 	const unsigned char *part = lines_buffer(l, buffer);
-	const uint32_t begin = unit->first_line * LINE_DATA;
-	const uint32_t end = unit->end_line * LINE_DATA;
-	const uint32_t row_end = min_u32(end, l->a->image.row_bytes);
-	const uint32_t s = max_u32(begin, l->a->image.scale_offset);
-	const uint32_t s_end = min_u32(end, l->a->image.bytes);
-	const uint32_t row_bytes = row_end > begin ? row_end - begin : 0;
-	const uint32_t scale_bytes =
-		d->out.scales && s_end > s && l->a->image.scale_bytes
-			? s_end - s
-			: 0;
-	const uint32_t s_first = s - l->a->image.scale_offset;
-	const bool bulk_rows =
-		d->ch.weight_use != FERRY_WEIGHT_INPUT &&
-		bulk_fits(d->out.rows, d->out.row_stride, row_bytes);
-	const bool bulk_scales =
-		d->out.scale_form == FERRY_SCALES_ROW_MAJOR &&
-		bulk_fits(d->out.scales, d->out.scales_stride, scale_bytes);
+	const struct lines_pieces p = pieces_of(l, unit);
+	const bool bulk_rows = l->a->bulk_rows && p.row_bytes;
+	const bool bulk_scales = l->a->bulk_scales && p.scale_bytes;
 
+	/* One thread of a warp at a time can ask it; so each warp does. */
 #pragma unroll 1
-	for (uint32_t k = l->lane; l->warp == 0 && k < (uint32_t)d->ch.max_topk;
-	     k += 32) {
-		const int64_t row = row_of(l, &places[k]);
+	for (uint32_t k = l->warp; k < l->a->by_max_topk.by && l->lane == 0;
+	     k += LINES_WARPS) {
+		const int64_t row = l->shared->rows[at + k];
 
 		if (row < 0)
 			continue;
-		if (bulk_rows && row_bytes)
+		if (bulk_rows)
 			bulk_store((unsigned char *)d->out.rows +
 			                   (size_t)row * d->out.row_stride +
-			                   begin,
-			           part, row_bytes);
-		if (bulk_scales && scale_bytes)
+			                   p.begin,
+			           part, p.row_bytes);
+		if (bulk_scales)
 			bulk_store((unsigned char *)d->out.scales +
 			                   (size_t)row * d->out.scales_stride +
-			                   s_first,
-			           part + (s - begin), scale_bytes);
+			                   p.scale_begin,
+			           part + p.scale_at, p.scale_bytes);
 	}
-	if (l->warp == 0)
-		bulk_commit();
-	if (bulk_rows && (bulk_scales || !scale_bytes))
-		return;
-#pragma unroll 1
-	for (int32_t k = 0; k < d->ch.max_topk; k++) {
-		const int64_t row = row_of(l, &places[k]);
-
-		if (row < 0)
-			continue;
-		if (!bulk_rows && row_bytes)
-			store_copy(l, part, row, weights[k],
-			           make_uint2(begin, row_end));
-		if (!bulk_scales && scale_bytes)
-			scales_store(d, row, part + (s - begin),
-			             make_uint2(s_first, scale_bytes),
-			             l->thread, LINES_THREADS);
-	}
+	bulk_commit();
+	if ((p.row_bytes && !bulk_rows) || (p.scale_bytes && !bulk_scales))
+		deliver_slowly(l->a, l->shared, part, &p, at);
 }
 
 #endif

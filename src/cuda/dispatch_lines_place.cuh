@@ -11,7 +11,7 @@
 
 /* The batches as the tables tell them, and how they are cut into units. */
 struct lines_work {
-	struct lines_cut own_cut, in_cut;
+	const struct lines_cut *own_cut, *in_cut;
 	uint32_t n_own; /* units of the own group's tokens: they come first */
 	uint32_t n;     /* all units */
 };
@@ -19,42 +19,42 @@ struct lines_work {
 static __device__ inline struct lines_work work_of(const struct lines *l)
 {
 	const struct ferry_cuda_channel *ch = l->ch;
+	const bool raw = !ch->row_lines; /* rows are not moved any more */
 	const uint32_t own = (uint32_t)lines_head(l, ch->rank)->n_tokens;
-	uint32_t all = 0;
+	uint32_t others = 0;
 	struct lines_work w;
 
 #pragma unroll 1
 	for (int32_t g = 0; g < ch->n_groups; g++)
-		all += (uint32_t)lines_head(l, g * ch->group_size)->n_tokens;
-	w.own_cut = lines_cut_of(l, own);
-	w.in_cut = lines_cut_of(l, all - own);
-	if (ch->layout == FERRY_TOKEN) { /* rows are not moved any more */
-		w.own_cut.n_parts = 1;
-		w.in_cut.n_parts = 1;
-	}
-	w.n_own = own * w.own_cut.n_parts;
-	w.n = w.n_own + (all - own) * w.in_cut.n_parts;
+		if (g != ch->group)
+			others += (uint32_t)lines_head(l, g * ch->group_size)
+			                  ->n_tokens;
+	w.own_cut = lines_cut_for(l, own);
+	w.in_cut = lines_cut_for(l, others);
+	w.n_own = own * (raw ? 1 : w.own_cut->n_parts.by);
+	w.n = w.n_own + others * (raw ? 1 : w.in_cut->n_parts.by);
 	return w;
 }
 
 /* Unit number i of this worker. */
-static __device__ inline struct lines_unit
+static __device__ __forceinline__ struct lines_unit
 unit_of(const struct lines *l, const struct lines_work *work, uint32_t i)
 {
 	const struct ferry_cuda_channel *ch = l->ch;
-	uint32_t u = (uint32_t)l->worker + i * l->a->n_workers;
+	const uint32_t u = (uint32_t)l->worker + i * l->a->n_workers;
+	const bool own = u < work->n_own;
+	const struct lines_cut *cut = own ? work->own_cut : work->in_cut;
+	const uint32_t k = own ? u : u - work->n_own;
+	const uint32_t t = ch->row_lines ? quotient(k, &cut->n_parts) : k;
 	struct lines_unit unit;
 
-	if (u < work->n_own) {
-		unit.group = ch->group;
-		unit.token = (int32_t)(u / work->own_cut.n_parts);
-		lines_take_part(&unit, &work->own_cut,
-		                u % work->own_cut.n_parts);
+	unit.is_here = 0;
+	unit.group = ch->group;
+	unit.token = (int32_t)t;
+	lines_take_part(&unit, cut,
+	                ch->row_lines ? k - t * cut->n_parts.by : 0);
+	if (own)
 		return unit;
-	}
-	u -= work->n_own;
-	lines_take_part(&unit, &work->in_cut, u % work->in_cut.n_parts);
-	unit.token = (int32_t)(u / work->in_cut.n_parts);
 	for (unit.group = 0;; unit.group++) {
 		if (unit.group == ch->group)
 			continue;
@@ -67,28 +67,45 @@ unit_of(const struct lines *l, const struct lines_work *work, uint32_t i)
 	}
 }
 
-/* How often `slot` stands among the first n entries of a group; one lane. */
+/* The units first.. of this worker, for the block; synchronises. */
+static __device__ __forceinline__ void take_units(const struct lines *l,
+                                                  const struct lines_work *work,
+                                                  uint32_t first, uint32_t n)
+{
+	if (l->thread < n)
+		l->shared->units[l->thread] =
+			unit_of(l, work, first + l->thread);
+	__syncthreads();
+}
+
+/*
+ * How often `slot` stands among the first n entries of a group, this lane's
+ * share. As fp16, slots are small numbers and LINES_NO_SLOT is a NaN; counts
+ * of a lane stay below 2^11, and so exact.
+ */
 static __device__ __forceinline__ uint32_t count_equal(const uint16_t *entries,
                                                        uint32_t n,
                                                        uint32_t slot,
                                                        uint32_t lane)
 {
 	const uint32_t both = slot | slot << 16;
-	uint32_t count = 0;
+	uint32_t a = 0, b = 0;
 
 #pragma unroll 2
 	for (uint32_t i = lane; i < n / 8; i += 32) {
 		const uint4 v = ((const uint4 *)entries)[i];
 
-		/* Two counts in a word, each of at most 4 * 2^11. */
-		count += __vseteq2(v.x, both) + __vseteq2(v.y, both) +
-		         __vseteq2(v.z, both) + __vseteq2(v.w, both);
+		a = fp16_add(a, fp16_equal(v.x, both));
+		b = fp16_add(b, fp16_equal(v.y, both));
+		a = fp16_add(a, fp16_equal(v.z, both));
+		b = fp16_add(b, fp16_equal(v.w, both));
 	}
 	const uint32_t at = (n & ~7u) + lane;
+	const uint32_t last = at < n && entries[at] == slot;
 
-	if (at < n)
-		count += entries[at] == slot;
-	return (count & 0xffff) + (count >> 16);
+	a = fp16_add(a, b);
+	return last + (uint32_t)(f32_of_fp16((uint16_t)a) +
+	                         f32_of_fp16((uint16_t)(a >> 16)));
 }
 
 /* Row of entry `at` of a group within its slot, by one warp. */
@@ -150,59 +167,11 @@ static __device__ __forceinline__ bool is_own_slot(const struct lines *l,
 	return slot >= first && slot < first + l->ch->own_expert_slots;
 }
 
-/*
- * Finds the places of all choices of the units first.., as many as fit.
- * Choices of other ranks get no index, but for those of own tokens where
- * combine must know what is dropped. False: the channel has ended.
- */
-static __device__ inline bool place_units(const struct lines *l,
-                                          const struct lines_work *work,
-                                          uint32_t first, uint32_t n_units)
-{
-	const struct ferry_cuda_channel *ch = l->ch;
-	const uint32_t topk = (uint32_t)ch->max_topk;
-
-#pragma unroll 1
-	for (uint32_t i = l->warp; i < n_units * topk; i += LINES_WARPS) {
-		const struct lines_unit unit =
-			unit_of(l, work, first + i / topk);
-		const int32_t rank = unit.group * ch->group_size;
-		const struct ferry_table *t = lines_head(l, rank);
-		const uint32_t choice = i % topk;
-		struct lines_place place = {-1, 0};
-		float weight = 1;
-
-		if (choice < (uint32_t)t->topk) {
-			const uint32_t at =
-				(uint32_t)(unit.token * t->topk) + choice;
-			const uint16_t slot = lines_entries(l, unit.group)[at];
-
-			if (slot != LINES_NO_SLOT)
-				place.slot = slot;
-			if (is_own_slot(l, place.slot) ||
-			    (ch->bounded && place.slot >= 0 &&
-			     unit.group == ch->group))
-				place.index =
-					find_index(l, unit.group, at, slot);
-			if (t->has_weights &&
-			    !receive_weight(l, rank, at, &weight))
-				return false;
-		}
-		if (l->lane == 0) {
-			l->shared->places[i] = place;
-			l->shared->weights[i] = weight;
-			if (choice == 0)
-				l->shared->units[i / topk] = unit;
-		}
-	}
-	return true;
-}
-
 /* First slot of the rank that a slot is on. */
 static __device__ __forceinline__ int32_t first_slot_of(const struct lines *l,
                                                         int32_t slot)
 {
-	return l->ch->first_slot[rank_of_slot(l->ch, slot)];
+	return l->ch->first_slot[lines_rank_of(l, slot)];
 }
 
 /* Is there room for the row? PADDED: known without the totals. */
@@ -226,6 +195,55 @@ static __device__ __forceinline__ int64_t row_of(const struct lines *l,
 	if (l->ch->layout == FERRY_EXPERT_PADDED)
 		return (p->slot - first) * l->ch->padded_rows + p->index;
 	return packed_start(l, p->slot, first) + p->index;
+}
+
+/* Place, row and weight of one choice, by one warp. */
+static __device__ __forceinline__ bool place_choice(const struct lines *l,
+                                                    struct lines_unit *unit,
+                                                    uint32_t choice, uint32_t i)
+{
+	const struct ferry_cuda_channel *ch = l->ch;
+	const int32_t group = unit->group;
+	const int32_t rank = group * ch->group_size;
+	const struct ferry_table *t = lines_head(l, rank);
+	const int32_t topk = t->topk;
+	const uint32_t at = (uint32_t)(unit->token * topk) + choice;
+	const bool exists = choice < (uint32_t)topk;
+	struct lines_place place = {-1, 0};
+	float weight = 1;
+
+	if (exists && lines_entries(l, group)[at] != LINES_NO_SLOT)
+		place.slot = lines_entries(l, group)[at];
+	const bool own = is_own_slot(l, place.slot);
+
+	/* Of others' only where combine must know what is dropped. */
+	if (own || (l->d->op.dropped && place.slot >= 0 && group == ch->group))
+		place.index = find_index(l, group, at, (uint32_t)place.slot);
+	if (exists && t->has_weights && !receive_weight(l, rank, at, &weight))
+		return false;
+	if (l->lane)
+		return true;
+	l->shared->places[i] = place;
+	l->shared->rows[i] = row_of(l, &place);
+	l->shared->weights[i] = weight;
+	if (own)
+		unit->is_here = 1;
+	return true;
+}
+
+/* All choices of n units. False: the channel has ended. */
+static __device__ inline bool place_units(const struct lines *l, uint32_t n)
+{
+	const uint32_t topk = l->a->by_max_topk.by;
+
+#pragma unroll 1
+	for (uint32_t i = l->warp; i < n * topk; i += LINES_WARPS) {
+		const uint32_t u = quotient(i, &l->a->by_max_topk);
+
+		if (!place_choice(l, &l->shared->units[u], i - u * topk, i))
+			return false;
+	}
+	return true;
 }
 
 #endif

@@ -41,13 +41,15 @@ size_of_table(const struct ferry_cuda_channel *ch, uint64_t counts,
 }
 
 /* Line `line` > 0 of a table: its expert slots, two at a time. */
-static __device__ __forceinline__ void
-keep_entries(const struct lines *l, int32_t rank, uint32_t line,
-             const struct lines_size *size, uint64_t a, uint64_t b)
+static __device__ __forceinline__ void keep_entries(const struct lines *l,
+                                                    int32_t rank, uint32_t line,
+                                                    uint32_t n, uint64_t a,
+                                                    uint64_t b)
 {
 	const struct ferry_cuda_channel *ch = l->ch;
-	const bool keep = rank % ch->group_size == 0;
-	uint16_t *entries = lines_entries(l, rank / ch->group_size);
+	const bool keep = lines_mate(l, rank) == 0;
+	uint16_t *entries = lines_entries(
+		l, (int32_t)quotient((uint32_t)rank, &l->a->by_group));
 	const int32_t first = (int32_t)(line * LINE_DATA + l->team_lane * 16) -
 	                      (int32_t)sizeof(struct ferry_table);
 	const uint64_t halves[2] = {a, b};
@@ -60,12 +62,12 @@ keep_entries(const struct lines *l, int32_t rank, uint32_t line,
 		if (first < 0 && h == 0)
 			continue; /* the last word pair of the header */
 		if ((h == 1 && l->team_lane == 7) || at < 0 ||
-		    (uint32_t)at >= size->n)
+		    (uint32_t)at >= n)
 			continue;
 #pragma unroll
 		for (int i = 0; i < 2; i++) {
 			const int32_t slot = (int32_t)(halves[h] >> (32 * i));
-			const bool exists = (uint32_t)at + i < size->n;
+			const bool exists = (uint32_t)at + i < n;
 
 			if (exists && (slot < FERRY_NO_SLOT ||
 			               slot >= ch->n_expert_slots))
@@ -81,76 +83,79 @@ keep_entries(const struct lines *l, int32_t rank, uint32_t line,
 	}
 }
 
-/* Line 0: the header, without its last 8 bytes, which are reserved. */
-static __device__ __forceinline__ void keep_head(const struct lines *l,
-                                                 int32_t rank, bool is_good,
-                                                 uint64_t a, uint64_t b)
+/*
+ * Line 0: the header, without its last 8 bytes, which are reserved. Who waits
+ * for other lines of the table learns how many there are. By one team.
+ */
+static __device__ __forceinline__ void
+keep_head(const struct lines *l, int32_t rank, uint64_t a, uint64_t b)
 {
+	volatile struct lines_shared *shared = l->shared;
 	uint64_t *to = (uint64_t *)lines_head(l, rank) + l->team_lane * 2;
+	const uint32_t team = 0xffu << (l->lane & 24);
+	const uint64_t counts = __shfl_sync(team, a, 1, LINE_LANES);
+	const uint64_t others = __shfl_sync(team, b, 1, LINE_LANES);
+	const struct lines_size size =
+		size_of_table(l->ch, counts, others, lines_mate(l, rank) == 0);
 
 	to[0] = a;
 	to[1] = b;
-	if (l->team_lane == 0 && (!is_good || a != l->epoch))
+	if (l->team_lane)
+		return;
+	if (!size.is_good || a != l->epoch)
 		atomicMin(&l->shared->refusal, (uint32_t)rank);
+	shared->table_n[rank] = size.n;
+	fence_acq_rel_cta();
+	shared->table_lines[rank] = size.n_lines;
 }
 
 /* A line of a table that a team waits for. */
 struct lines_awaited {
-	const unsigned char *table;
+	const unsigned char *at; /* this lane's share */
+	uint64_t a, b;
 	uint32_t line;
 	int32_t rank;
-	bool wanted;
+	bool wanted, is_here;
 };
 
 /*
- * Looks at a line once. Line 0 of the same table tells whether it will come,
- * and is looked at together with it. All lanes of a warp.
+ * Looks at a line once; all lanes of a warp. One team of a block looks at a
+ * header, and nobody at lines that may not come: polls of all blocks for one
+ * line would queue up at its place in the cache. The first `likely` lines are
+ * looked at before the header is there.
  */
-static __device__ __forceinline__ void look_at_table(const struct lines *l,
-                                                     struct lines_awaited *t)
+static __device__ __forceinline__ void
+look_at_table(const struct lines *l, struct lines_awaited *t, uint32_t likely)
 {
-	uint64_t head_a = 0, head_b = 0, a = 0, b = 0;
+	const volatile struct lines_shared *shared = l->shared;
+	const uint32_t known = shared->table_lines[t->rank];
+	bool looks = false;
 
-	if (t->wanted) {
-		load_volatile_16(t->table + l->team_lane * 16, &head_a,
-		                 &head_b);
-		load_volatile_16(t->table + t->line * LINE_BYTES +
-		                         l->team_lane * 16,
-		                 &a, &b);
-	}
-	const uint64_t head_flag =
-		__shfl_sync(0xffffffffu, head_b, 7, LINE_LANES);
-	const uint64_t flag = __shfl_sync(0xffffffffu, b, 7, LINE_LANES);
-	const uint64_t counts = __shfl_sync(0xffffffffu, head_a, 1, LINE_LANES);
-	const uint64_t others = __shfl_sync(0xffffffffu, head_b, 1, LINE_LANES);
-
-	if (!t->wanted || head_flag != l->epoch)
-		return;
-	const struct lines_size size = size_of_table(
-		l->ch, counts, others, t->rank % l->ch->group_size == 0);
-
-	if (t->line >= size.n_lines) {
+	if (known && t->line >= known)
 		t->wanted = false;
+	if (t->wanted && !t->is_here)
+		looks = known || t->line < likely;
+	if (looks)
+		load_volatile_16(t->at, &t->a, &t->b);
+	t->is_here = lines_flagged(l, t->b) && (looks || t->is_here);
+	if (!t->wanted || !t->is_here)
 		return;
-	}
-	if (flag != l->epoch)
-		return;
-	t->wanted = false;
 	if (t->line == 0)
-		keep_head(l, t->rank, size.is_good, head_a, head_b);
-	else
-		keep_entries(l, t->rank, t->line, &size, a, b);
+		keep_head(l, t->rank, t->a, t->b);
+	else if (known)
+		keep_entries(l, t->rank, t->line, shared->table_n[t->rank],
+		             t->a, t->b);
+	t->wanted = t->line && !known;
 }
 
 /* All lines of all tables but weights. False: the channel has ended. */
-static __device__ inline bool receive_tables(const struct lines *l)
+static __device__ inline bool receive_tables(const struct lines *l,
+                                             uint32_t likely)
 {
 	enum { OPEN = 2 };
 	const struct ferry_cuda_channel *ch = l->ch;
-	const uint32_t n_lines = (uint32_t)(ch->table_stride / LINE_BYTES);
+	const uint32_t n_lines = l->a->by_table_lines.by;
 	const uint32_t n = (uint32_t)ch->n_ranks * n_lines;
-	struct wait w =
-		wait_begin(ch, FERRY_PHASE_DISPATCH_RECV, l->d->slot, l->epoch);
 	uint32_t n_looks = 0;
 
 #pragma unroll 1
@@ -162,17 +167,22 @@ static __device__ inline bool receive_tables(const struct lines *l)
 			const uint32_t i = first + u * LINES_TEAMS + l->team;
 
 			t[u].wanted = i < n;
-			t[u].rank = i < n ? (int32_t)(i / n_lines) : 0;
-			t[u].line = i % n_lines;
-			t[u].table = table_at(ch, ch->rank, l->d->slot, l->half,
-			                      t[u].rank);
+			t[u].is_here = false;
+			t[u].a = t[u].b = 0;
+			t[u].rank = (int32_t)quotient(i < n ? i : 0,
+			                              &l->a->by_table_lines);
+			t[u].line = i - (uint32_t)t[u].rank * n_lines;
+			t[u].at = table_at(ch, ch->rank, l->d->slot, l->half,
+			                   t[u].rank) +
+			          (size_t)t[u].line * LINE_BYTES +
+			          l->team_lane * 16;
 		}
 		for (;;) {
 			bool all = true;
 
 #pragma unroll
 			for (int u = 0; u < OPEN; u++) {
-				look_at_table(l, &t[u]);
+				look_at_table(l, &t[u], likely);
 				all = all && !t[u].wanted;
 			}
 			/* The lanes whose lines are missing name the peer. */
@@ -226,8 +236,8 @@ static __device__ inline void check_tables(const struct lines *l)
 #pragma unroll 1
 	for (uint32_t r = l->lane; r < n; r += 32) {
 		const struct ferry_table *t = lines_head(l, (int32_t)r);
-		const struct ferry_table *mate = lines_head(
-			l, (int32_t)(r - r % (uint32_t)l->ch->group_size));
+		const struct ferry_table *mate =
+			lines_head(l, (int32_t)(r - lines_mate(l, r)));
 		uint32_t reason = LINES_NOTHING;
 
 		if (t->mark_status)
@@ -368,23 +378,23 @@ static __device__ inline void count_entries(const struct lines *l)
 	}
 }
 
-static __device__ __forceinline__ int64_t
-aligned_rows(const struct ferry_cuda_channel *ch, int64_t rows)
+static __device__ __forceinline__ uint32_t
+aligned_rows(const struct ferry_cuda_channel *ch, uint32_t rows)
 {
 	if (ch->layout == FERRY_EXPERT_PADDED && rows > ch->padded_rows)
-		rows = ch->padded_rows;
-	return (rows + ch->alignment - 1) & ~(int64_t)(ch->alignment - 1);
+		rows = (uint32_t)ch->padded_rows;
+	return (rows + (uint32_t)ch->alignment - 1) &
+	       ~((uint32_t)ch->alignment - 1);
 }
 
 /* Sum of v over the lanes up to the own one. */
-static __device__ __forceinline__ int64_t sum_up_to(int64_t v, uint32_t lane)
+static __device__ __forceinline__ uint32_t sum_up_to(uint32_t v, uint32_t lane)
 {
 #pragma unroll
 	for (uint32_t i = 1; i < 32; i *= 2) {
-		const int64_t below = __shfl_up_sync(0xffffffffu, v, i);
+		const uint32_t below = __shfl_up_sync(0xffffffffu, v, i);
 
-		if (lane >= i)
-			v += below;
+		v += lane >= i ? below : 0;
 	}
 	return v;
 }
@@ -392,34 +402,32 @@ static __device__ __forceinline__ int64_t sum_up_to(int64_t v, uint32_t lane)
 /* starts[s]: aligned rows of all slots of the world before s. */
 static __device__ inline void sum_totals(const struct lines *l)
 {
-	const int32_t n = l->ch->n_expert_slots;
-	int64_t *starts = lines_starts(l);
-	int64_t before = 0;
+	const uint32_t n = (uint32_t)l->ch->n_expert_slots;
+	uint32_t *starts = lines_starts(l);
+	uint32_t before = 0;
 
 #pragma unroll 1
-	for (int32_t first = 0; first < n; first += LINES_THREADS) {
-		const int32_t s = first + (int32_t)l->thread;
-		const int64_t rows =
+	for (uint32_t first = 0; first < n; first += LINES_THREADS) {
+		const uint32_t s = first + l->thread;
+		const uint32_t rows =
 			s < n ? aligned_rows(l->ch, lines_totals(l)[s]) : 0;
-		const int64_t sum = sum_up_to(rows, l->lane);
+		const uint32_t sum = sum_up_to(rows, l->lane);
 
 		if (l->lane == 31)
 			l->shared->sums[l->warp] = sum;
 		__syncthreads();
-		int64_t below = before;
+		const uint32_t of_warp =
+			l->lane < LINES_WARPS ? l->shared->sums[l->lane] : 0;
+		const uint32_t below = __reduce_add_sync(
+			0xffffffffu, l->lane < l->warp ? of_warp : 0);
 
-#pragma unroll
-		for (uint32_t w = 0; w < LINES_WARPS; w++) {
-			before += l->shared->sums[w];
-			below += w < l->warp ? l->shared->sums[w] : 0;
-		}
 		if (s < n)
-			starts[s] = below + sum - rows;
+			starts[s] = before + below + sum - rows;
+		before += __reduce_add_sync(0xffffffffu, of_warp);
+		if (first + LINES_THREADS >= n && l->thread == 0)
+			starts[n] = before;
 		__syncthreads();
 	}
-	if (l->thread == 0)
-		starts[n] = before;
-	__syncthreads();
 }
 
 /* First row of a slot in EXPERT_PACKED, on its rank. */

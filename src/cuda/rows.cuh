@@ -123,7 +123,7 @@ static __device__ __forceinline__ uint4 load_bf16_8(const unsigned char *from,
 {
 	if (n >= 8 && is_aligned(from, 16))
 		return load_once_16(from);
-	return load_bf16_odd(from, n);
+	return n > 0 ? load_bf16_odd(from, n) : make_uint4(0, 0, 0, 0);
 }
 
 /* Largest magnitude of two bf16 that is not NaN, as its bits. */
@@ -156,51 +156,73 @@ static __device__ __forceinline__ uint32_t quantize_4(uint32_t a, uint32_t b,
 	return low | high << 16;
 }
 
+/* Where a quantised row goes: part of its image. */
+struct quant_part {
+	unsigned char *part;
+	uint32_t hidden, scale_offset;
+	uint32_t begin, end;
+	bool ue8m0;
+};
+
+/*
+ * Eight elements from element `at` on, of a block whose other elements are in
+ * the other lanes of 16; all of a warp, also where there are no elements.
+ */
+static __device__ __forceinline__ void quantize_8(const struct quant_part *q,
+                                                  uint32_t at, uint4 v)
+{
+	const uint32_t block = at / ROW_QUANT_BLOCK;
+	const int32_t left = (int32_t)q->hidden - (int32_t)at;
+	float scale = quant_scale_of(amax_of_block(v));
+	const uint8_t e = ue8m0_of(scale);
+
+	if (q->ue8m0)
+		scale = f32_of_ue8m0(e);
+	const float r = __frcp_rn(scale);
+	const uint32_t to = q->scale_offset + block * (q->ue8m0 ? 1 : 4);
+
+	if (at % ROW_QUANT_BLOCK == 0 && left > 0 && to >= q->begin &&
+	    to < q->end) {
+		if (q->ue8m0)
+			q->part[to - q->begin] = e;
+		else
+			*(float *)(q->part + to - q->begin) = scale;
+	}
+	if (at < q->begin || at >= q->end)
+		return;
+	const uint2 w =
+		make_uint2(quantize_4(v.x, v.y, r), quantize_4(v.z, v.w, r));
+
+	if (left >= 8)
+		*(uint2 *)(q->part + at - q->begin) = w;
+#pragma unroll 1
+	for (int32_t i = 0; left < 8 && i < left; i++)
+		q->part[at - q->begin + i] =
+			(uint8_t)((i < 4 ? w.x : w.y) >> (i % 4 * 8));
+}
+
 /* Part of the image of a row that is quantised on its way. */
 static __device__ __noinline__ void
 quantize_part(unsigned char *part, uint32_t hidden, uint32_t scale_offset,
               const unsigned char *x, bool ue8m0, uint2 range, uint32_t thread,
               uint32_t n)
 {
-	const uint32_t begin = range.x, end = range.y;
-	const uint32_t n_blocks =
-		(hidden + ROW_QUANT_BLOCK - 1) / ROW_QUANT_BLOCK;
-	const uint32_t lane = thread % ROW_QUANT_LANES;
-	const uint32_t per_turn = n / ROW_QUANT_LANES;
+	const struct quant_part q = {part,    hidden,  scale_offset,
+	                             range.x, range.y, ue8m0};
+	const uint32_t all = (hidden + ROW_QUANT_BLOCK - 1) & ~127u;
 
 	/* Whole warps stay together: the shuffles need all lanes. */
 #pragma unroll 1
-	for (uint32_t first = 0; first < n_blocks; first += per_turn) {
-		const uint32_t block = first + thread / ROW_QUANT_LANES;
-		const uint32_t at = block * ROW_QUANT_BLOCK + lane * 8;
-		const int32_t left = at < hidden ? (int32_t)(hidden - at) : 0;
-		const uint4 v = load_bf16_8(x + (size_t)at * 2, left);
-		float scale = quant_scale_of(amax_of_block(v));
-		const uint8_t e = ue8m0_of(scale);
+	for (uint32_t at = thread * 8; at - thread % 32 * 8 < all;
+	     at += 2 * n * 8) {
+		const uint32_t next = at + n * 8;
+		const uint4 v = load_bf16_8(x + (size_t)at * 2,
+		                            (int32_t)hidden - (int32_t)at);
+		const uint4 w = load_bf16_8(x + (size_t)next * 2,
+		                            (int32_t)hidden - (int32_t)next);
 
-		if (ue8m0)
-			scale = f32_of_ue8m0(e);
-		const float r = __frcp_rn(scale);
-		const uint32_t size = ue8m0 ? 1 : 4;
-		const uint32_t to = scale_offset + block * size;
-
-		if (lane == 0 && block < n_blocks && to >= begin && to < end) {
-			if (ue8m0)
-				part[to - begin] = e;
-			else
-				*(float *)(part + to - begin) = scale;
-		}
-		if (at < begin || at >= end)
-			continue;
-		uint2 q = make_uint2(quantize_4(v.x, v.y, r),
-		                     quantize_4(v.z, v.w, r));
-
-		if (left >= 8)
-			*(uint2 *)(part + at - begin) = q;
-#pragma unroll 1
-		for (int32_t i = 0; left < 8 && i < left; i++)
-			part[at - begin + i] =
-				(uint8_t)((i < 4 ? q.x : q.y) >> (i % 4 * 8));
+		quantize_8(&q, at, v);
+		quantize_8(&q, next, w);
 	}
 }
 
