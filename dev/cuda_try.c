@@ -181,6 +181,7 @@ static void try_case(struct run *run, uint64_t seed, int32_t n_ranks)
 {
 	struct random_case c;
 
+	printf("# seed %llu\n", (unsigned long long)seed);
 	random_case_make(&c, seed, n_ranks);
 	c.config.n_ranks = n_ranks;
 	if (run->lean)
