@@ -44,7 +44,7 @@
  *	counts to 0, behind a fence; the clerk that wrote them looks for a
  *	failure behind one.
  * Cost
- *	dev/cuda.md.
+ *	dev/cuda-lines.md.
  */
 #include <cuda_runtime_api.h>
 
@@ -393,14 +393,8 @@ static __global__ void __launch_bounds__(LINES_THREADS, 1)
 
 	const bool is_clerk = sends && blockIdx.x < a.n_clerks;
 	const struct lines_batch batch = batch_of(&l, n_tokens);
-	ulonglong2 head = make_ulonglong2(0, 0), share = head;
+	ulonglong2 share = make_ulonglong2(0, 0);
 
-	if (is_clerk && l.warp == 0) {
-		const struct lines_mark none = {0, 0, 0, 0, false};
-
-		head = header_share(&l, n_tokens, batch.words != batch.n,
-		                    &none);
-	}
 	if (is_clerk && 1 + l.team < batch.n_lines)
 		share = any_share(&l, &batch, 1 + l.team);
 	if (is_good)
@@ -423,7 +417,7 @@ static __global__ void __launch_bounds__(LINES_THREADS, 1)
 				ticket = add_relaxed_gpu(&d->op.slot->tickets,
 				                         1);
 			if (is_clerk)
-				send_table(&l, &batch, head, share);
+				send_table(&l, &batch, share);
 			if (is_clerk && blockIdx.x == 0)
 				latch_batch(&l, &batch);
 		}

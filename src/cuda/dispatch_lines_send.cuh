@@ -135,7 +135,8 @@ static __device__ inline ulonglong2 header_share(const struct lines *l,
 	case 3:
 		/* Weights that are all 1, and none at all, differ. */
 		return make_ulonglong2(mark->is_set ? (uint64_t)mark->value : 0,
-		                       d->in.topk_weights != NULL);
+		                       l->shared->content_hash +
+		                               (d->in.topk_weights != NULL));
 	}
 	return make_ulonglong2(0, 0);
 }
@@ -366,22 +367,19 @@ static __device__ __noinline__ void send_mark(const struct lines_args *a,
 		*a->d.op.own_count = 0;
 }
 
-/*
- * By the first warp. The share was made before the epoch and the hash of the
- * content were known.
- */
+/* By the first warp. */
 static __device__ __forceinline__ void
-send_header(const struct lines *l, const struct lines_batch *batch,
-            ulonglong2 share)
+send_header(const struct lines *l, const struct lines_batch *batch)
 {
+	const struct lines_mark none = {0, 0, 0, 0, false};
+
 	if (!batch->is_good || l->shared->bad != LINES_NOTHING) {
 		send_mark(l->a, l->shared, batch->n_tokens);
 		return;
 	}
-	if (l->team_lane == 0)
-		share.x = l->epoch;
-	if (l->team_lane == 3)
-		share.y += l->shared->content_hash;
+	const ulonglong2 share = header_share(l, batch->n_tokens,
+	                                      batch->words != batch->n, &none);
+
 	if (l->team == 0)
 		send_table_line(l, blockIdx.x, 0, share);
 	if (blockIdx.x == 0 && l->thread == 0)
@@ -394,12 +392,12 @@ send_header(const struct lines *l, const struct lines_batch *batch,
  */
 static __device__ inline void send_table(const struct lines *l,
                                          const struct lines_batch *batch,
-                                         ulonglong2 head, ulonglong2 share)
+                                         ulonglong2 share)
 {
 	const uint32_t n_lines = batch->n_lines;
 
 	if (n_lines <= 1 + LINES_TEAMS && l->warp == 0)
-		send_header(l, batch, head);
+		send_header(l, batch);
 	if (1 + l->team < n_lines)
 		send_table_line(l, blockIdx.x, 1 + l->team, share);
 	if (n_lines <= 1 + LINES_TEAMS)
@@ -412,7 +410,7 @@ static __device__ inline void send_table(const struct lines *l,
 	}
 	__syncthreads();
 	if (l->warp == 0)
-		send_header(l, batch, head);
+		send_header(l, batch);
 }
 
 /* For combine, when the table has left: by the first clerk. */
