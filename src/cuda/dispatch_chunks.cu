@@ -15,8 +15,9 @@
  *	op: own_slots, own_weights, own_count at SEND; n_tokens, copies,
  *	weights, offsets, dropped at RECV. Half is epoch & 1.
  *	op.scratch: words through which blocks talk, a set for each parity; rows
- *of each slot; histograms of plan.cuh; memory of its teams, where a block's own
- *does not suffice. Steps
+ *	of each slot; histograms of plan.cuh; memory of its teams, where a
+ *	block's own does not suffice.
+ * Steps
  *	1. each block: epoch and state of the slot, then a ticket; who has the
  *	   last one advances them. Block 0 clears the other epoch's words
  *	2. table parts: stores to all windows, barrier of the team, epoch in

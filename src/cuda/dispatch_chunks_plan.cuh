@@ -274,7 +274,7 @@ static __device__ inline void clear_counts(const struct ferry_cuda_dispatch *a,
 {
 	const struct ferry_dispatch_out *out = &a->out;
 
-	__threadfence();
+	fence_sc_gpu();
 	for (int32_t s = thread; s <= a->ch.own_expert_slots; s += n) {
 		if (out->counts && s < a->ch.own_expert_slots)
 			out->counts[s] = 0;
@@ -386,7 +386,7 @@ static __device__ inline bool plan_own_blocks(const struct chunks *c,
 	team_tell(c, &p->team, WORD_PLACED);
 	/* A failure that was not there yet clears the counts after this. */
 	if (p->begin == 0) {
-		__threadfence();
+		fence_sc_gpu();
 		if (is_broken(ch))
 			clear_counts(c->a, team_thread(&p->team),
 			             team_threads(&p->team));
