@@ -46,7 +46,7 @@ static int launch_lean(const struct ferry_cuda_dispatch *args, int32_t ctas,
 			return 1;
 		d.out.row_token = unwanted[d.ch.rank];
 	}
-	n_lean += dispatch_lean_fits(&d, ctas);
+	n_lean += ferry_dispatch_lean_fits(&d, ctas);
 	return ferry_cuda_dispatch_lines.launch(&d, ctas, stream);
 }
 

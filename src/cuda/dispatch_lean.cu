@@ -350,7 +350,7 @@ static bool output_fits(const struct ferry_cuda_dispatch *d)
 	       !out->token_weights;
 }
 
-bool dispatch_lean_fits(const struct ferry_cuda_dispatch *d, int32_t ctas)
+bool ferry_dispatch_lean_fits(const struct ferry_cuda_dispatch *d, int32_t ctas)
 {
 	if (!LEAN_IS_USED || d->parts != (FERRY_CUDA_SEND | FERRY_CUDA_RECV) ||
 	    !channel_fits(&d->ch) || !input_fits(d) || !output_fits(d))
@@ -362,7 +362,7 @@ bool dispatch_lean_fits(const struct ferry_cuda_dispatch *d, int32_t ctas)
 	       layout_of(d, (uint32_t)units).bytes <= LEAN_SMEM_BYTES;
 }
 
-int dispatch_lean_load(void)
+int ferry_dispatch_lean_load(void)
 {
 	return cudaFuncSetAttribute(ferry_dispatch_lean_kernel,
 	                            cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -427,8 +427,8 @@ static void prepare(struct lean_args *a, int32_t ctas)
 		lean_div_of((uint32_t)(ch->table_stride / LINE_BYTES));
 }
 
-int dispatch_lean_launch(const struct ferry_cuda_dispatch *d, int32_t ctas,
-                         struct CUstream_st *stream)
+int ferry_dispatch_lean_launch(const struct ferry_cuda_dispatch *d,
+                               int32_t ctas, struct CUstream_st *stream)
 {
 	struct lean_args a = {};
 	cudaLaunchConfig_t config = {};

@@ -18,11 +18,12 @@ extern "C" {
 
 struct CUstream_st;
 
-bool dispatch_lean_fits(const struct ferry_cuda_dispatch *d, int32_t ctas);
+bool ferry_dispatch_lean_fits(const struct ferry_cuda_dispatch *d,
+                              int32_t ctas);
 /* Sets attributes; on the current device. A CUDA error. */
-int dispatch_lean_load(void);
-int dispatch_lean_launch(const struct ferry_cuda_dispatch *d, int32_t ctas,
-                         struct CUstream_st *stream);
+int ferry_dispatch_lean_load(void);
+int ferry_dispatch_lean_launch(const struct ferry_cuda_dispatch *d,
+                               int32_t ctas, struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

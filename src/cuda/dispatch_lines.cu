@@ -469,7 +469,7 @@ static int load(const struct ferry_cuda_channel *ch, struct ferry_cuda_fit *fit)
 		LINES_SMEM_BYTES);
 
 	if (error == cudaSuccess)
-		error = (cudaError_t)dispatch_lean_load();
+		error = (cudaError_t)ferry_dispatch_lean_load();
 	if (error == cudaSuccess)
 		error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
 			&ctas, dispatch_lines, LINES_THREADS, (size_t)bytes);
@@ -566,8 +566,8 @@ static int launch(const struct ferry_cuda_dispatch *args, int32_t ctas,
 	cudaLaunchConfig_t config = {};
 	cudaLaunchAttribute early = {};
 
-	if (dispatch_lean_fits(args, ctas))
-		return dispatch_lean_launch(args, ctas, stream);
+	if (ferry_dispatch_lean_fits(args, ctas))
+		return ferry_dispatch_lean_launch(args, ctas, stream);
 	a.d = *args;
 	ctas = useful_ctas(args, ctas);
 	prepare(&a, (uint32_t)ctas);
