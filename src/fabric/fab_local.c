@@ -146,10 +146,7 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric,
 		free(m);
 		return status;
 	}
-	m->mem.ops = &ferry_fabric_local;
-	m->mem.fabric = fabric;
-	m->mem.control_bytes = control_bytes;
-	m->mem.data_bytes = data_bytes;
+	ferry_mem_init(&m->mem, fabric, control_bytes, data_bytes);
 	m->mem.control = m->own->base;
 	m->mem.data = (unsigned char *)m->own->base + control_bytes;
 	memcpy(handle, &m->own, sizeof(m->own));

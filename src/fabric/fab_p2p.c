@@ -209,10 +209,7 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric,
 		                  "p2p: addresses of %d peers", world->n_ranks);
 	}
 	memset(&own, 0, sizeof(own));
-	m->wrap.mem.ops = &ferry_fabric_p2p;
-	m->wrap.mem.fabric = fabric;
-	m->wrap.mem.control_bytes = control_bytes;
-	m->wrap.mem.data_bytes = data_bytes;
+	ferry_mem_init(&m->wrap.mem, fabric, control_bytes, data_bytes);
 	m->post.socket = -1;
 	status = create(m, &own);
 	if (status != FERRY_OK) {

@@ -188,10 +188,7 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric,
 		return ferry_fail(&world->ctx, FERRY_NOMEM,
 		                  "shm: addresses of %d peers", world->n_ranks);
 	}
-	m->mem.ops = &ferry_fabric_shm;
-	m->mem.fabric = fabric;
-	m->mem.control_bytes = control_bytes;
-	m->mem.data_bytes = data_bytes;
+	ferry_mem_init(&m->mem, fabric, control_bytes, data_bytes);
 	status = ferry_shm_make(&world->ctx, bytes_of(&m->mem),
 	                        ((struct shm_fabric *)fabric)->file, &m->own,
 	                        &m->fd, &m->bases[world->rank]);

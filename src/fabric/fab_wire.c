@@ -128,10 +128,7 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric,
 		free(m);
 		return status;
 	}
-	m->mem.ops = &ferry_fabric_wire;
-	m->mem.fabric = fabric;
-	m->mem.control_bytes = control_bytes;
-	m->mem.data_bytes = data_bytes;
+	ferry_mem_init(&m->mem, fabric, control_bytes, data_bytes);
 	m->mem.control = m->inner->control;
 	m->mem.data = m->inner->data;
 	m->rng = hash_u64((uint64_t)opt->wire_seed, (uint64_t)world->rank);

@@ -47,6 +47,17 @@ struct ferry_mem {
 	void *data;    /* own, page aligned; an address of device on a GPU */
 };
 
+/* What every fabric's mem_create fills in alike. */
+static inline void ferry_mem_init(struct ferry_mem *mem,
+                                  struct ferry_fabric *fabric,
+                                  size_t control_bytes, size_t data_bytes)
+{
+	mem->ops = fabric->ops;
+	mem->fabric = fabric;
+	mem->control_bytes = control_bytes;
+	mem->data_bytes = data_bytes;
+}
+
 /*
  * No slot is NULL: what a fabric cannot do answers UNSUPPORTED. No slot waits
  * for a call of a peer. put, kick, flushed, progress and dead may be called by

@@ -54,10 +54,7 @@ enum ferry_status ferry_wrap_mem_create(struct ferry_fabric *fabric,
 		free(m);
 		return status;
 	}
-	m->mem.ops = fabric->ops;
-	m->mem.fabric = fabric;
-	m->mem.control_bytes = control_bytes;
-	m->mem.data_bytes = data_bytes;
+	ferry_mem_init(&m->mem, fabric, control_bytes, data_bytes);
 	m->mem.control = m->inner->control;
 	m->mem.data = m->inner->data;
 	*mem = &m->mem;
