@@ -126,68 +126,45 @@ static int patch_send(const struct launch *l,
 	return take_placement(l, in);
 }
 
-static int launch_dispatch(const struct launch *l, int32_t parts)
-{
-	l->slot->dispatch.parts = parts;
-	return l->e->dispatch->launch(&l->slot->dispatch, l->e->dispatch_ctas,
-	                              l->stream);
-}
-
-static void count_batch(struct ferry_moe *moe,
-                        const struct ferry_dispatch_in *in)
-{
-	if (in->n_tokens > 0)
-		moe->stats.tokens_sent += (uint64_t)in->n_tokens;
-}
-
-enum ferry_status ferry_cuda_dispatch_send(struct ferry_moe *moe, int32_t slot,
-                                           const struct ferry_dispatch_in *in,
-                                           struct CUstream_st *stream)
-{
-	int error;
-	const struct launch l =
-		begin(moe, slot, FERRY_PHASE_DISPATCH_SEND, stream, &error);
-
-	if (error == cudaSuccess)
-		error = patch_send(&l, in);
-	if (error == cudaSuccess)
-		error = launch_dispatch(&l, FERRY_CUDA_SEND);
-	count_batch(moe, in);
-	return end(&l, error);
-}
-
-enum ferry_status ferry_cuda_dispatch_recv(struct ferry_moe *moe, int32_t slot,
-                                           const struct ferry_dispatch_out *out,
-                                           struct CUstream_st *stream)
-{
-	int error;
-	const struct launch l =
-		begin(moe, slot, FERRY_PHASE_DISPATCH_RECV, stream, &error);
-
-	l.slot->dispatch.out = *out;
-	if (error == cudaSuccess)
-		error = launch_dispatch(&l, FERRY_CUDA_RECV);
-	moe->stats.n_dispatches++;
-	return end(&l, error);
-}
-
+/* One launch of what there are arguments for: in sends, out receives. */
 enum ferry_status ferry_cuda_dispatch_both(struct ferry_moe *moe, int32_t slot,
                                            const struct ferry_dispatch_in *in,
                                            const struct ferry_dispatch_out *out,
                                            struct CUstream_st *stream)
 {
 	int error;
-	const struct launch l =
-		begin(moe, slot, FERRY_PHASE_DISPATCH_SEND, stream, &error);
+	const struct launch l = begin(moe, slot,
+	                              in ? FERRY_PHASE_DISPATCH_SEND
+	                                 : FERRY_PHASE_DISPATCH_RECV,
+	                              stream, &error);
+	struct ferry_cuda_dispatch *args = &l.slot->dispatch;
 
-	if (error == cudaSuccess)
+	if (in && error == cudaSuccess)
 		error = patch_send(&l, in);
-	l.slot->dispatch.out = *out;
+	if (out)
+		args->out = *out;
+	args->parts = (in ? FERRY_CUDA_SEND : 0) | (out ? FERRY_CUDA_RECV : 0);
 	if (error == cudaSuccess)
-		error = launch_dispatch(&l, FERRY_CUDA_SEND | FERRY_CUDA_RECV);
-	count_batch(moe, in);
-	moe->stats.n_dispatches++;
+		error = l.e->dispatch->launch(args, l.e->dispatch_ctas, stream);
+	if (in && in->n_tokens > 0)
+		moe->stats.tokens_sent += (uint64_t)in->n_tokens;
+	if (out)
+		moe->stats.n_dispatches++;
 	return end(&l, error);
+}
+
+enum ferry_status ferry_cuda_dispatch_send(struct ferry_moe *moe, int32_t slot,
+                                           const struct ferry_dispatch_in *in,
+                                           struct CUstream_st *stream)
+{
+	return ferry_cuda_dispatch_both(moe, slot, in, NULL, stream);
+}
+
+enum ferry_status ferry_cuda_dispatch_recv(struct ferry_moe *moe, int32_t slot,
+                                           const struct ferry_dispatch_out *out,
+                                           struct CUstream_st *stream)
+{
+	return ferry_cuda_dispatch_both(moe, slot, NULL, out, stream);
 }
 
 static void patch_combine(const struct launch *l,
@@ -205,42 +182,6 @@ static void patch_combine(const struct launch *l,
 	memset(&args->out, 0, sizeof(args->out));
 }
 
-static int launch_combine(const struct launch *l, int32_t parts)
-{
-	l->slot->combine.parts = parts;
-	return l->e->combine->launch(&l->slot->combine, l->e->combine_ctas,
-	                             l->stream);
-}
-
-enum ferry_status ferry_cuda_combine_send(struct ferry_moe *moe, int32_t slot,
-                                          const struct ferry_combine_in *in,
-                                          struct CUstream_st *stream)
-{
-	int error;
-	const struct launch l =
-		begin(moe, slot, FERRY_PHASE_COMBINE_SEND, stream, &error);
-
-	patch_combine(&l, in);
-	if (error == cudaSuccess)
-		error = launch_combine(&l, FERRY_CUDA_SEND);
-	return end(&l, error);
-}
-
-enum ferry_status ferry_cuda_combine_recv(struct ferry_moe *moe, int32_t slot,
-                                          const struct ferry_combine_out *out,
-                                          struct CUstream_st *stream)
-{
-	int error;
-	const struct launch l =
-		begin(moe, slot, FERRY_PHASE_COMBINE_RECV, stream, &error);
-
-	l.slot->combine.out = *out;
-	if (error == cudaSuccess)
-		error = launch_combine(&l, FERRY_CUDA_RECV);
-	moe->stats.n_combines++;
-	return end(&l, error);
-}
-
 enum ferry_status ferry_cuda_combine_both(struct ferry_moe *moe, int32_t slot,
                                           const struct ferry_combine_in *in,
                                           const struct ferry_combine_out *out,
@@ -248,14 +189,35 @@ enum ferry_status ferry_cuda_combine_both(struct ferry_moe *moe, int32_t slot,
 {
 	int error;
 	const struct launch l =
-		begin(moe, slot, FERRY_PHASE_COMBINE_SEND, stream, &error);
+		begin(moe, slot,
+	              in ? FERRY_PHASE_COMBINE_SEND : FERRY_PHASE_COMBINE_RECV,
+	              stream, &error);
+	struct ferry_cuda_combine *args = &l.slot->combine;
 
-	patch_combine(&l, in);
-	l.slot->combine.out = *out;
+	if (in)
+		patch_combine(&l, in);
+	if (out)
+		args->out = *out;
+	args->parts = (in ? FERRY_CUDA_SEND : 0) | (out ? FERRY_CUDA_RECV : 0);
 	if (error == cudaSuccess)
-		error = launch_combine(&l, FERRY_CUDA_SEND | FERRY_CUDA_RECV);
-	moe->stats.n_combines++;
+		error = l.e->combine->launch(args, l.e->combine_ctas, stream);
+	if (out)
+		moe->stats.n_combines++;
 	return end(&l, error);
+}
+
+enum ferry_status ferry_cuda_combine_send(struct ferry_moe *moe, int32_t slot,
+                                          const struct ferry_combine_in *in,
+                                          struct CUstream_st *stream)
+{
+	return ferry_cuda_combine_both(moe, slot, in, NULL, stream);
+}
+
+enum ferry_status ferry_cuda_combine_recv(struct ferry_moe *moe, int32_t slot,
+                                          const struct ferry_combine_out *out,
+                                          struct CUstream_st *stream)
+{
+	return ferry_cuda_combine_both(moe, slot, NULL, out, stream);
 }
 
 /* On an arm of failure: what cannot be cleared is left. */
