@@ -10,47 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cuda_figures.h"
 #include "cuda_harness.h"
-
-struct figure {
-	const char *name;
-	enum ferry_dtype dtype, in_dtype;
-	enum ferry_scale_type scale_type;
-	enum ferry_layout layout;
-};
-
-static const struct figure figures[] = {
-	{"fp8 token", FERRY_FP8_E4M3, 0, FERRY_SCALE_FP32, FERRY_TOKEN},
-	{"fp8 padded", FERRY_FP8_E4M3, 0, FERRY_SCALE_FP32,
-         FERRY_EXPERT_PADDED},
-	{"fp8 quantised padded", FERRY_FP8_E4M3, FERRY_BF16, FERRY_SCALE_FP32,
-         FERRY_EXPERT_PADDED},
-	{"bf16 token", FERRY_BF16, 0, 0, FERRY_TOKEN},
-	{"bf16 padded", FERRY_BF16, 0, 0, FERRY_EXPERT_PADDED},
-	{"bf16 packed", FERRY_BF16, 0, 0, FERRY_EXPERT_PACKED},
-};
-
-static struct ferry_moe_config config_of(const struct figure *f,
-                                         int32_t max_tokens)
-{
-	struct ferry_moe_config c = FERRY_MOE_CONFIG_INIT;
-
-	c.n_ranks = 2;
-	c.max_tokens = max_tokens;
-	c.hidden = 7168;
-	c.topk = 8;
-	c.n_experts = 256;
-	c.dtype = f->dtype;
-	c.in_dtype = f->in_dtype;
-	c.scale_type = f->scale_type;
-	c.layout = f->layout;
-	return c;
-}
 
 static void time_figure(const struct harness_kernels *kernels,
                         const struct figure *f, int32_t n_tokens)
 {
-	const struct ferry_moe_config config = config_of(f, n_tokens);
+	const struct ferry_moe_config config = figure_config(f, n_tokens);
 	struct harness *h = harness_open(&config, NULL, kernels, 77);
 	struct harness_launch l = {0, FERRY_CUDA_SEND | FERRY_CUDA_RECV};
 	struct traffic_spec specs[2];
@@ -86,7 +52,7 @@ int main(int argc, char **argv)
 	}
 	kernels.ctas = atoi(argv[1]);
 	for (int i = 2; i < argc; i++)
-		for (size_t f = 0; f < sizeof(figures) / sizeof(*figures); f++)
+		for (size_t f = 0; f < N_FIGURES; f++)
 			time_figure(&kernels, &figures[f], atoi(argv[i]));
 	return 0;
 }

@@ -15,6 +15,7 @@
 #include <cuda_runtime_api.h>
 
 #include "cuda/dispatch_lean.h"
+#include "cuda_figures.h"
 #include "cuda_harness.h"
 #include "moe/random_case.h"
 
@@ -235,41 +236,6 @@ static int check(const struct harness_kernels *kernels, bool lean, int argc,
 	return run.n_wrong != 0;
 }
 
-/* The shape of the figures: hidden 7168, top-8 of 256. */
-struct figure {
-	const char *name;
-	enum ferry_dtype dtype, in_dtype;
-	enum ferry_scale_type scale_type;
-	enum ferry_layout layout;
-};
-
-static const struct figure figures[] = {
-	{"fp8 padded", FERRY_FP8_E4M3, 0, FERRY_SCALE_FP32,
-         FERRY_EXPERT_PADDED},
-	{"fp8 quantised padded", FERRY_FP8_E4M3, FERRY_BF16, FERRY_SCALE_FP32,
-         FERRY_EXPERT_PADDED},
-	{"bf16 padded", FERRY_BF16, 0, 0, FERRY_EXPERT_PADDED},
-	{"bf16 packed", FERRY_BF16, 0, 0, FERRY_EXPERT_PACKED},
-	{"bf16 token", FERRY_BF16, 0, 0, FERRY_TOKEN},
-};
-
-static struct ferry_moe_config figure_config(const struct figure *f,
-                                             int32_t max_tokens)
-{
-	struct ferry_moe_config c = FERRY_MOE_CONFIG_INIT;
-
-	c.n_ranks = 2;
-	c.max_tokens = max_tokens;
-	c.hidden = 7168;
-	c.topk = 8;
-	c.n_experts = 256;
-	c.dtype = f->dtype;
-	c.in_dtype = f->in_dtype;
-	c.scale_type = f->scale_type;
-	c.layout = f->layout;
-	return c;
-}
-
 struct split {
 	int32_t slot;
 	bool recv;
@@ -318,7 +284,7 @@ static int times(const struct harness_kernels *kernels, int argc, char **argv)
 {
 	const int32_t usual[] = {1, 8, 32, 128};
 
-	for (size_t f = 0; f < sizeof(figures) / sizeof(*figures); f++) {
+	for (size_t f = 0; f < N_FIGURES; f++) {
 		for (int i = 0; i < (argc ? argc : 4); i++)
 			time_figure(kernels, &figures[f],
 			            argc ? atoi(argv[i]) : usual[i]);
