@@ -8,6 +8,7 @@
 #define FERRY_DISPATCH_CHUNKS_CHECK_CUH
 
 #include "dispatch_chunks_table.cuh"
+#include "table_form.cuh"
 
 static __device__ inline struct ferry_cuda_record
 refusal(const struct chunks *c, int32_t status, int32_t rank, int32_t detail,
@@ -20,14 +21,6 @@ refusal(const struct chunks *c, int32_t status, int32_t rank, int32_t detail,
 	return r;
 }
 
-static __device__ inline bool blame_field(struct ferry_cuda_record *r,
-                                          int32_t field, int64_t value)
-{
-	r->choice = field;
-	r->value = value;
-	return true;
-}
-
 /* True, and the record, when the table of a rank is malformed. */
 static __device__ inline bool is_malformed(const struct chunks *c, int32_t rank,
                                            struct ferry_cuda_record *r)
@@ -37,17 +30,15 @@ static __device__ inline bool is_malformed(const struct chunks *c, int32_t rank,
 	const int32_t *slots = (const int32_t *)(h + 1);
 
 	*r = refusal(c, FERRY_PROTO, rank, FERRY_CUDA_BAD_TABLE, 0);
-	if (h->epoch != c->epoch)
-		return blame_field(r, FERRY_TABLE_EPOCH, (int64_t)h->epoch);
-	if (h->n_tokens < 0 || h->n_tokens > ch->max_tokens)
-		return blame_field(r, FERRY_TABLE_N_TOKENS, h->n_tokens);
-	if (h->topk < 1 || h->topk > ch->max_topk)
-		return blame_field(r, FERRY_TABLE_TOPK, h->topk);
-	if (h->has_weights && !ch->send_weights)
-		return blame_field(r, FERRY_TABLE_HAS_WEIGHTS, 1);
+	r->choice = wrong_field(ch, h, c->epoch, &r->value);
+	if (r->choice >= 0)
+		return true;
 	for (size_t i = 0; i < (size_t)h->n_tokens * h->topk; i++) {
-		if (slots[i] < -1 || slots[i] >= ch->n_expert_slots)
-			return blame_field(r, FERRY_TABLE_SLOT, slots[i]);
+		if (slots[i] >= -1 && slots[i] < ch->n_expert_slots)
+			continue;
+		r->choice = FERRY_TABLE_SLOT;
+		r->value = slots[i];
+		return true;
 	}
 	return false;
 }

@@ -13,6 +13,7 @@
 #include "line.cuh"
 #include "place.cuh"
 #include "rows.cuh"
+#include "table_form.cuh"
 #include "wait.cuh"
 
 enum {
@@ -157,33 +158,12 @@ lean_wait(const struct ferry_cuda_dispatch *d, int32_t phase, uint64_t epoch)
 	return wait_begin(&d->ch, phase, d->slot, epoch);
 }
 
-static __device__ __noinline__ bool lean_look(struct wait *w, int32_t peer)
-{
-	bool goes_on = true;
-
-	if (threadIdx.x % 32 == 0) {
-		w->n_looks += WAIT_LOOK - 1;
-		goes_on = wait_again(w, peer);
-	}
-	return __all_sync(0xffffffffu, goes_on);
-}
-
-/* After a look of a whole warp in vain. False: the channel has ended. */
+/* After a look of a whole warp in vain; see wait_again_warp. */
 static __device__ __forceinline__ bool
 lean_again(const struct lean *l, uint32_t *n_looks, uint32_t peer)
 {
-	if (++*n_looks % WAIT_LOOK)
-		return true;
-	return lean_look(&l->shared->waits[l->warp], (int32_t)peer);
-}
-
-/* Of each team: does its last lane hold the epoch? Whole warps. */
-static __device__ __forceinline__ bool lean_flagged(const struct lean *l,
-                                                    uint64_t b)
-{
-	const uint32_t lanes = __ballot_sync(0xffffffffu, b == l->epoch);
-
-	return lanes >> (l->lane | 7) & 1;
+	return wait_again_warp(&l->shared->waits[l->warp], n_looks,
+	                       (int32_t)peer);
 }
 
 /* After a failure: by a whole block, and by every one that finds it. */
@@ -242,20 +222,8 @@ static __device__ inline bool lean_bad_form(const struct lean_args *a,
 	const struct ferry_table *t = &shared->heads[rank];
 	const struct ferry_cuda_channel *ch = &a->d.ch;
 
-	r->choice = -1;
-	if (t->epoch != shared->epoch) {
-		r->choice = FERRY_TABLE_EPOCH;
-		r->value = (int64_t)t->epoch;
-	} else if (t->n_tokens < 0 || t->n_tokens > ch->max_tokens) {
-		r->choice = FERRY_TABLE_N_TOKENS;
-		r->value = t->n_tokens;
-	} else if (t->topk < 1 || t->topk > ch->max_topk) {
-		r->choice = FERRY_TABLE_TOPK;
-		r->value = t->topk;
-	} else if (t->has_weights && !ch->send_weights) {
-		r->choice = FERRY_TABLE_HAS_WEIGHTS;
-		r->value = 1;
-	} else if (shared->bad_slots >> rank & 1) {
+	r->choice = wrong_field(ch, t, shared->epoch, &r->value);
+	if (r->choice < 0 && shared->bad_slots >> rank & 1) {
 		r->choice = FERRY_TABLE_SLOT;
 		r->value = ch->n_expert_slots; /* or beyond */
 	}

@@ -8,32 +8,7 @@
 #define FERRY_DISPATCH_LEAN_PLACE_CUH
 
 #include "dispatch_lean_send.cuh"
-
-/* How often a slot stands among the first n entries: this lane's share. */
-static __device__ __forceinline__ uint32_t count_equal(const uint16_t *entries,
-                                                       uint32_t n,
-                                                       uint32_t slot,
-                                                       uint32_t lane)
-{
-	const uint32_t both = slot | slot << 16;
-	uint32_t a = 0, b = 0;
-
-#pragma unroll 4
-	for (uint32_t i = lane; i < n / 8; i += 32) {
-		const uint4 v = ((const uint4 *)entries)[i];
-
-		a = fp16_add(a, fp16_equal(v.x, both));
-		b = fp16_add(b, fp16_equal(v.y, both));
-		a = fp16_add(a, fp16_equal(v.z, both));
-		b = fp16_add(b, fp16_equal(v.w, both));
-	}
-	const uint32_t at = (n & ~7u) + lane;
-	const uint32_t last = at < n && entries[at] == slot;
-
-	a = fp16_add(a, b);
-	return last + (uint32_t)(f32_of_fp16((uint16_t)a) +
-	                         f32_of_fp16((uint16_t)(a >> 16)));
-}
+#include "entries.cuh"
 
 static __device__ __forceinline__ uint32_t
 aligned_rows(const struct ferry_cuda_channel *ch, uint32_t rows)
@@ -149,10 +124,10 @@ place_task(const struct lean *l, const struct lean_task *t, uint32_t i)
 	if (own_slot < (uint32_t)l->ch->own_expert_slots) {
 #pragma unroll 1
 		for (uint32_t s = 0; s <= t->source; s++)
-			count += count_equal(lean_entries(l, s),
-			                     s < t->source ? l->shared->n[s]
-			                                   : at,
-			                     slot, l->lane);
+			count += count_equal<4>(lean_entries(l, s),
+			                        s < t->source ? l->shared->n[s]
+			                                      : at,
+			                        slot, l->lane);
 		copy.slot = (int32_t)own_slot;
 		copy.index = (int32_t)__reduce_add_sync(0xffffffffu, count);
 		row = first_row(l, own_slot) + copy.index;

@@ -144,7 +144,7 @@ static __device__ __forceinline__ void keep_guess(const struct lean *l,
 {
 #pragma unroll
 	for (uint32_t j = 0; j < 2; j++)
-		if (lean_flagged(l, b[j])) {
+		if (line_flagged(l->lane, l->epoch, b[j])) {
 			keep_line(l, g->image, l->team + j * LEAN_TEAMS, a[j],
 			          b[j]);
 			g->here |= 1u << j;
@@ -182,7 +182,8 @@ receive_tables(const struct lean *l, uint32_t likely, struct lean_guess *g)
 			if (looks)
 				load_volatile_16(at, &a, &b);
 			load_guess(l, g, ra, rb);
-			is_here = lean_flagged(l, b) && (looks || is_here);
+			is_here = line_flagged(l->lane, l->epoch, b) &&
+			          (looks || is_here);
 			keep_guess(l, g, ra, rb);
 			if (known && line >= known)
 				wanted = false;
@@ -239,7 +240,7 @@ receive_row(const struct lean *l, uint32_t unit, uint32_t source,
 						&a[j], &b[j]);
 #pragma unroll
 			for (uint32_t j = 0; j < OPEN; j++)
-				if (lean_flagged(l, b[j])) {
+				if (line_flagged(l->lane, l->epoch, b[j])) {
 					keep_line(l, image, i + j * LEAN_TEAMS,
 					          a[j], b[j]);
 					here |= 1u << j;

@@ -12,6 +12,7 @@
 #include "line.cuh"
 #include "place.cuh"
 #include "rows.cuh"
+#include "table_form.cuh"
 #include "wait.cuh"
 
 enum {
@@ -360,27 +361,11 @@ static __device__ __forceinline__ void lines_send(const struct lines *l,
 	}
 }
 
-static __device__ __noinline__ bool lines_look(struct wait *w, int32_t peer)
-{
-	bool goes_on = true;
-
-	if (threadIdx.x % 32 == 0) {
-		w->n_looks += WAIT_LOOK - 1;
-		goes_on = wait_again(w, peer);
-	}
-	return __all_sync(0xffffffffu, goes_on);
-}
-
-/*
- * After a look of a whole warp in vain; `peer` is lane 0's. False on all
- * lanes: the channel has ended.
- */
+/* After a look of a whole warp in vain; see wait_again_warp. */
 static __device__ __forceinline__ bool
 lines_again(const struct lines *l, uint32_t *n_looks, int32_t peer)
 {
-	if (++*n_looks % WAIT_LOOK)
-		return true;
-	return lines_look(&l->shared->waits[l->warp], peer);
+	return wait_again_warp(&l->shared->waits[l->warp], n_looks, peer);
 }
 
 /* Every wait of the warp is one wait, as to its bound. */
@@ -390,15 +375,6 @@ static __device__ __forceinline__ void lines_begin_wait(const struct lines *l)
 		l->shared->waits[l->warp] = wait_begin(
 			l->ch, FERRY_PHASE_DISPATCH_RECV, l->d->slot, l->epoch);
 	__syncwarp();
-}
-
-/* Of each team: does its last lane hold the epoch? Whole warps. */
-static __device__ __forceinline__ bool lines_flagged(const struct lines *l,
-                                                     uint64_t b)
-{
-	const uint32_t lanes = __ballot_sync(0xffffffffu, b == l->epoch);
-
-	return lanes >> (l->lane | 7) & 1;
 }
 
 /*
@@ -434,7 +410,7 @@ lines_receive(const struct lines *l, unsigned char *part,
 					b[u] = l->epoch;
 #pragma unroll
 			for (int u = 0; u < OPEN; u++) {
-				here[u] = lines_flagged(l, b[u]);
+				here[u] = line_flagged(l->lane, l->epoch, b[u]);
 				all = all && here[u];
 			}
 			all = __all_sync(0xffffffffu, all);

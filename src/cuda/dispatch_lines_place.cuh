@@ -8,6 +8,7 @@
 #define FERRY_DISPATCH_LINES_PLACE_CUH
 
 #include "dispatch_lines_recv.cuh"
+#include "entries.cuh"
 
 /* The batches as the tables tell them, and how they are cut into units. */
 struct lines_work {
@@ -78,36 +79,6 @@ static __device__ __forceinline__ void take_units(const struct lines *l,
 	__syncthreads();
 }
 
-/*
- * How often `slot` stands among the first n entries of a group, this lane's
- * share. As fp16, slots are small numbers and LINES_NO_SLOT is a NaN; counts
- * of a lane stay below 2^11, and so exact.
- */
-static __device__ __forceinline__ uint32_t count_equal(const uint16_t *entries,
-                                                       uint32_t n,
-                                                       uint32_t slot,
-                                                       uint32_t lane)
-{
-	const uint32_t both = slot | slot << 16;
-	uint32_t a = 0, b = 0;
-
-#pragma unroll 2
-	for (uint32_t i = lane; i < n / 8; i += 32) {
-		const uint4 v = ((const uint4 *)entries)[i];
-
-		a = fp16_add(a, fp16_equal(v.x, both));
-		b = fp16_add(b, fp16_equal(v.y, both));
-		a = fp16_add(a, fp16_equal(v.z, both));
-		b = fp16_add(b, fp16_equal(v.w, both));
-	}
-	const uint32_t at = (n & ~7u) + lane;
-	const uint32_t last = at < n && entries[at] == slot;
-
-	a = fp16_add(a, b);
-	return last + (uint32_t)(f32_of_fp16((uint16_t)a) +
-	                         f32_of_fp16((uint16_t)(a >> 16)));
-}
-
 /* Row of entry `at` of a group within its slot, by one warp. */
 static __device__ inline int32_t
 find_index(const struct lines *l, int32_t group, uint32_t at, uint32_t slot)
@@ -119,11 +90,11 @@ find_index(const struct lines *l, int32_t group, uint32_t at, uint32_t slot)
 		const struct ferry_table *t =
 			lines_head(l, g * l->ch->group_size);
 
-		count += count_equal(lines_entries(l, g),
-		                     (uint32_t)(t->n_tokens * t->topk), slot,
-		                     l->lane);
+		count += count_equal<2>(lines_entries(l, g),
+		                        (uint32_t)(t->n_tokens * t->topk), slot,
+		                        l->lane);
 	}
-	count += count_equal(lines_entries(l, group), at, slot, l->lane);
+	count += count_equal<2>(lines_entries(l, group), at, slot, l->lane);
 	return (int32_t)__reduce_add_sync(0xffffffffu, count);
 }
 

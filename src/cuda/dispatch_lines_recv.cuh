@@ -137,7 +137,8 @@ look_at_table(const struct lines *l, struct lines_awaited *t, uint32_t likely)
 		looks = known || t->line < likely;
 	if (looks)
 		load_volatile_16(t->at, &t->a, &t->b);
-	t->is_here = lines_flagged(l, t->b) && (looks || t->is_here);
+	t->is_here =
+		line_flagged(l->lane, l->epoch, t->b) && (looks || t->is_here);
 	if (!t->wanted || !t->is_here)
 		return;
 	if (t->line == 0)
@@ -295,21 +296,11 @@ static __device__ inline void refuse_form(const struct lines *l,
 {
 	const struct ferry_cuda_channel *ch = l->ch;
 
+	r->choice = wrong_field(ch, t, l->epoch, &r->value);
+	if (r->choice >= 0)
+		return;
 	r->choice = FERRY_TABLE_SLOT;
 	r->value = ch->n_expert_slots; /* or beyond */
-	if (t->epoch != l->epoch) {
-		r->choice = FERRY_TABLE_EPOCH;
-		r->value = (int64_t)t->epoch;
-	} else if (t->n_tokens < 0 || t->n_tokens > ch->max_tokens) {
-		r->choice = FERRY_TABLE_N_TOKENS;
-		r->value = t->n_tokens;
-	} else if (t->topk < 1 || t->topk > ch->max_topk) {
-		r->choice = FERRY_TABLE_TOPK;
-		r->value = t->topk;
-	} else if (t->has_weights && !ch->send_weights) {
-		r->choice = FERRY_TABLE_HAS_WEIGHTS;
-		r->value = 1;
-	}
 }
 
 /* Publishes a reason that check_tables has found. */

@@ -36,4 +36,16 @@ static __device__ __forceinline__ bool line_load(const unsigned char *line,
 	return flag == epoch;
 }
 
+/*
+ * Of each team of a whole warp: does its last lane hold the epoch? b: the
+ * upper half of what line_store's counterpart has loaded, lane: 0..31.
+ */
+static __device__ __forceinline__ bool line_flagged(uint32_t lane,
+                                                    uint64_t epoch, uint64_t b)
+{
+	const uint32_t lanes = __ballot_sync(0xffffffffu, b == epoch);
+
+	return lanes >> (lane | 7) & 1;
+}
+
 #endif

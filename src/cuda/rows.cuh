@@ -61,12 +61,13 @@ static __device__ __forceinline__ bool is_aligned(const void *p, uint32_t to)
  * Slow ways are functions of their own, so that the usual one stays short:
  * a kernel of a few microseconds waits for its instructions, too.
  */
-static __device__ __noinline__ void fetch_odd(unsigned char *to,
-                                              const unsigned char *from,
-                                              uint32_t bytes, uint32_t thread,
-                                              uint32_t n)
+static __device__ __noinline__ void copy_odd(unsigned char *to,
+                                             const unsigned char *from,
+                                             uint32_t bytes, uint32_t thread,
+                                             uint32_t n)
 {
-	const uint32_t words = is_aligned(from, 4) ? bytes / 4 : 0;
+	const uint32_t words =
+		is_aligned(from, 4) && is_aligned(to, 4) ? bytes / 4 : 0;
 
 #pragma unroll 1
 	for (uint32_t i = thread; i < words; i += n)
@@ -99,8 +100,8 @@ static __device__ __forceinline__ void fetch_bytes(unsigned char *to,
 				*(uint4 *)(to + (i + j * n) * 16) = v[j];
 	}
 	if (n_16 * 16 != bytes)
-		fetch_odd(to + n_16 * 16, from + n_16 * 16, bytes - n_16 * 16,
-		          thread, n);
+		copy_odd(to + n_16 * 16, from + n_16 * 16, bytes - n_16 * 16,
+		         thread, n);
 }
 
 static __device__ __noinline__ uint4 load_bf16_odd(const unsigned char *from,
@@ -267,21 +268,6 @@ static __device__ inline void row_load(unsigned char *part,
 	            s_end - s, thread, n);
 }
 
-static __device__ __noinline__ void store_odd(unsigned char *to,
-                                              const unsigned char *part,
-                                              uint32_t bytes, uint32_t thread,
-                                              uint32_t n)
-{
-	const uint32_t words = is_aligned(to, 4) ? bytes / 4 : 0;
-
-#pragma unroll 1
-	for (uint32_t i = thread; i < words; i += n)
-		((uint32_t *)to)[i] = ((const uint32_t *)part)[i];
-#pragma unroll 1
-	for (uint32_t i = words * 4 + thread; i < bytes; i += n)
-		to[i] = part[i];
-}
-
 /* Shared memory, aligned to 16, to global memory of any alignment. */
 static __device__ __forceinline__ void row_store(unsigned char *to,
                                                  const unsigned char *part,
@@ -294,8 +280,8 @@ static __device__ __forceinline__ void row_store(unsigned char *to,
 	for (uint32_t i = thread; i < n_16; i += n)
 		store_16(to + (size_t)i * 16, *(const uint4 *)(part + i * 16));
 	if (n_16 * 16 != bytes)
-		store_odd(to + n_16 * 16, part + n_16 * 16, bytes - n_16 * 16,
-		          thread, n);
+		copy_odd(to + n_16 * 16, part + n_16 * 16, bytes - n_16 * 16,
+		         thread, n);
 }
 
 /* Two elements times w, each rounded once. */

@@ -175,4 +175,27 @@ static __device__ __forceinline__ bool wait_again(struct wait *w, int32_t peer)
 	return n % WAIT_LOOK_HOST ? true : wait_look_far(w, peer);
 }
 
+static __device__ __noinline__ bool wait_look_warp(struct wait *w, int32_t peer)
+{
+	bool goes_on = true;
+
+	if (threadIdx.x % 32 == 0) {
+		w->n_looks += WAIT_LOOK - 1;
+		goes_on = wait_again(w, peer);
+	}
+	return __all_sync(0xffffffffu, goes_on);
+}
+
+/*
+ * The same for a whole warp that looks together, with one wait in shared
+ * memory; `peer` is lane 0's. False on all lanes: the channel has ended.
+ */
+static __device__ __forceinline__ bool
+wait_again_warp(struct wait *w, uint32_t *n_looks, int32_t peer)
+{
+	if (++*n_looks % WAIT_LOOK)
+		return true;
+	return wait_look_warp(w, peer);
+}
+
 #endif
