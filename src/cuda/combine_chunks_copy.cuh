@@ -45,11 +45,7 @@ static __device__ __forceinline__ void copy_out(struct copier *p)
 	for (int32_t r = first; r < first + ch->group_size; r++) {
 		if (r == ch->rank)
 			continue;
-		const int32_t j = is_exact<HOW>(c)
-		                          ? f.j
-		                          : part_place(ch, ch->rank, r, f.j);
-
-		bulk_store(back_at(ch, r, c->a->slot, f.token, j) + f.at,
+		bulk_store(back_row_of<HOW>(c, r, f.token, f.j) + f.at,
 		           p->stages + stage * STAGE_BYTES, (uint32_t)f.bytes);
 	}
 	bulk_commit();

@@ -118,12 +118,8 @@ store_to_group(const struct combine *c, int32_t group, int32_t token,
 	for (int32_t r = first; r < first + ch->group_size; r++) {
 		if (r == ch->rank)
 			continue;
-		const int32_t j = is_exact<HOW>(c) ? first_choice
-		                                   : part_place(ch, ch->rank, r,
-		                                                first_choice);
-
-		store_piece(back_at(ch, r, c->a->slot, token, j), p, c->lane, v,
-		            c->epoch);
+		store_piece(back_row_of<HOW>(c, r, token, first_choice), p,
+		            c->lane, v, c->epoch);
 	}
 }
 

@@ -328,6 +328,21 @@ part_place(const struct ferry_cuda_channel *ch, int32_t rank, int32_t receiver,
 }
 
 /*
+ * Where a row of this rank for a token of `receiver` goes in its window. j:
+ * EXACT the choice, otherwise the first one that is served here.
+ */
+template <int HOW>
+static __device__ __forceinline__ unsigned char *
+back_row_of(const struct combine *c, int32_t receiver, int32_t token, int32_t j)
+{
+	const struct ferry_cuda_channel *ch = &c->a->ch;
+
+	if (!is_exact<HOW>(c))
+		j = part_place(ch, ch->rank, receiver, j);
+	return back_at(ch, receiver, c->a->slot, token, j);
+}
+
+/*
  * EXACT: choices base..base+31 of an own token, those that are kept. False:
  * the channel has ended.
  */
