@@ -157,12 +157,14 @@ static void learn_peers(struct ferry_segment *s)
 	s->signals = s->counters + s->first_signal;
 	s->polled = mem->ops->progress != ferry_fabric_progress_none;
 	s->direct = mem->ops->put == ferry_fabric_put_ldst;
+	s->shared = true;
 	for (int32_t r = 0; r < s->world->n_ranks; r++) {
 		s->peers[r].caps = mem->ops->caps(mem, r);
 		s->peers[r].control = mem->ops->control(mem, r);
 		s->peers[r].data = mem->ops->data(mem, r);
-		s->direct = s->direct && s->peers[r].control;
+		s->shared = s->shared && s->peers[r].control;
 	}
+	s->direct = s->direct && s->shared;
 }
 
 /* From here on the world's abort and poll know it. */

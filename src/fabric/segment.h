@@ -33,7 +33,8 @@ struct ferry_segment_ctl {
 	uint32_t doorbell; /* futex word, counts rings */
 	uint32_t asleep;   /* 1: a thread is about to sleep, or asleep */
 	uint32_t shared;   /* 1: ranks are processes: no private futex */
-	uint32_t pad[13];
+	uint32_t elected;  /* of rank 0: 1 + whose verdict all take; 0: none */
+	uint32_t pad[12];
 };
 
 enum {
@@ -98,6 +99,7 @@ struct ferry_segment {
 	uint64_t spin_ns;  /* before a wait sleeps */
 	uint64_t yield_ns; /* before it gives way between two looks */
 	bool direct;       /* stores reach all peers and nothing wraps them */
+	bool shared;       /* all ranks reach each other's control */
 	bool polled;       /* mem->ops->progress does something */
 	uint32_t broken;   /* 1: verdict is decided */
 	uint32_t told;     /* 1: the own verdict is on its way */

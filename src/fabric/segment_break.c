@@ -4,6 +4,8 @@
  * it knows, waits a short grace for theirs, and takes the one that verdict.c
  * chooses. Whoever has decided says so, and who decides later follows him: so
  * a verdict that comes late changes nothing, and all report the same root.
+ * Where all reach each other's control, one word of rank 0 is the election, and
+ * no two can differ; elsewhere two ranks can that decide at the same moment.
  */
 #include "segment_break.h"
 
@@ -147,19 +149,13 @@ static bool complete(const struct ferry_segment *segment)
 	return true;
 }
 
-/* Whose verdict to take, -1: wait for more. */
-static int32_t choose(struct ferry_segment *segment)
+/* This rank's own choice, -1: wait for more verdicts. */
+static int32_t choose_here(struct ferry_segment *segment)
 {
 	const uint64_t now = ferry_now_ns();
 
-	for (int32_t r = 0; r < segment->world->n_ranks; r++)
-		segment->here[r] = ferry_segment_has_verdict(segment, r);
 	if (!segment->poisoned_ns)
 		segment->poisoned_ns = now;
-	const int32_t r = decided_elsewhere(segment);
-
-	if (r >= 0)
-		return r;
 	if (now - segment->poisoned_ns < ferry_segment_grace_ns(segment) &&
 	    !complete(segment))
 		return -1;
@@ -167,7 +163,49 @@ static int32_t choose(struct ferry_segment *segment)
 	                            segment->world->n_ranks);
 }
 
-/* Keeps the verdict of rank r as the segment's. */
+/* The first choice of all ranks, `own` when that is this one; -1: none yet. */
+static int32_t elect(struct ferry_segment *segment, int32_t own)
+{
+	struct ferry_segment_ctl *ctl =
+		(struct ferry_segment_ctl *)(void *)segment->peers[0].control;
+
+	if (own >= 0)
+		cas_seq_u32(&ctl->elected, 0, (uint32_t)own + 1);
+	return (int32_t)load_seq_u32(&ctl->elected) - 1;
+}
+
+/* Whose verdict to take, -1: wait for more. */
+static int32_t choose(struct ferry_segment *segment)
+{
+	for (int32_t r = 0; r < segment->world->n_ranks; r++)
+		segment->here[r] = ferry_segment_has_verdict(segment, r);
+	const int32_t r = segment->shared ? elect(segment, -1)
+	                                  : decided_elsewhere(segment);
+
+	if (r >= 0)
+		return r;
+	const int32_t own = choose_here(segment);
+
+	return segment->shared ? elect(segment, own) : own;
+}
+
+/*
+ * Rank r's verdict, which somebody has chosen. It may not have come here yet,
+ * but it lies in its reporter's memory since before anybody could choose it.
+ */
+static const struct ferry_verdict *
+verdict_of(const struct ferry_segment *segment, int32_t r)
+{
+	const unsigned char *control =
+		segment->shared ? segment->peers[r].control
+				: (const unsigned char *)segment->ctl;
+	const struct ferry_verdict *verdicts =
+		(const void *)(control + segment->verdicts_offset);
+
+	return &verdicts[r];
+}
+
+/* Keeps a verdict as the segment's. */
 static void keep(struct ferry_segment *segment,
                  const struct ferry_verdict *verdict)
 {
@@ -218,7 +256,7 @@ bool ferry_segment_decide(struct ferry_segment *segment)
 		else
 			chosen = choose(segment);
 		if (chosen >= 0)
-			keep(segment, &segment->verdicts[chosen]);
+			keep(segment, verdict_of(segment, chosen));
 	}
 	const bool broken = segment->broken;
 
