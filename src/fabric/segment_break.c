@@ -194,7 +194,7 @@ static int32_t choose(struct ferry_segment *segment)
  * but it lies in its reporter's memory since before anybody could choose it.
  */
 static const struct ferry_verdict *
-verdict_of(const struct ferry_segment *segment, int32_t r)
+chosen_verdict(const struct ferry_segment *segment, int32_t r)
 {
 	const unsigned char *control =
 		segment->shared ? segment->peers[r].control
@@ -256,7 +256,7 @@ bool ferry_segment_decide(struct ferry_segment *segment)
 		else
 			chosen = choose(segment);
 		if (chosen >= 0)
-			keep(segment, verdict_of(segment, chosen));
+			keep(segment, chosen_verdict(segment, chosen));
 	}
 	const bool broken = segment->broken;
 
