@@ -4,10 +4,13 @@
 #define FERRY_FERRY_H
 
 #include <ferry/base.h>
+#include <ferry/eplb.h>
 #include <ferry/fabric.h>
 #include <ferry/moe.h>
 #include <ferry/moe_config.h>
 #include <ferry/placement.h>
+#include <ferry/plan.h>
+#include <ferry/predict.h>
 #include <ferry/status.h>
 #include <ferry/trace.h>
 

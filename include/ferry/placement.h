@@ -30,6 +30,18 @@ enum ferry_split {
 	 * that sends the token. No traffic, no state.
 	 */
 	FERRY_SPLIT_EVEN = 0,
+	/**
+	 * As EVEN, but replica i gets a share of the choices in proportion to
+	 * its quota (of the placement's config): no traffic, no state; the
+	 * shares are kept on average over rank + token + choice.
+	 */
+	FERRY_SPLIT_QUOTA = 1,
+	/**
+	 * Integer quotas computed after the true router by ferry_split, which
+	 * turns ids into expert slots: dispatch then takes those
+	 * (FERRY_ID_SLOT), and refuses logical ids under such a placement.
+	 */
+	FERRY_SPLIT_EXACT = 2,
 };
 
 /** An immutable map from experts to expert slots. */
@@ -49,11 +61,17 @@ struct ferry_placement_config {
 	const int32_t *slot_expert;
 	enum ferry_split split;
 	uint64_t version; /* the caller's own number; not part of the hash */
+	/*
+	 * [n_slots] QUOTA: weights of the slots, >= 0; an expert's replicas
+	 * are served in proportion, and alike where all of them are 0. NULL
+	 * otherwise.
+	 */
+	const int64_t *quota;
 };
 #define FERRY_PLACEMENT_CONFIG_INIT                                            \
 	{                                                                      \
 		sizeof(struct ferry_placement_config), 0, 0, NULL, NULL,       \
-			FERRY_SPLIT_EVEN, 0                                    \
+			FERRY_SPLIT_EVEN, 0, NULL                              \
 	}
 
 /**
@@ -115,6 +133,57 @@ FERRY_API int32_t ferry_placement_rank(const struct ferry_placement *placement,
 FERRY_API int32_t
 ferry_placement_resolve(const struct ferry_placement *placement, int32_t expert,
                         int32_t rank, int32_t token, int32_t choice);
+
+/**
+ * Operations in flight that use the placement: from their dispatch_send to
+ * their combine_send, or to the next dispatch_send of the slot. While it is not
+ * 0 an expert's old weights may still be read. CPU worlds count; any thread.
+ * 0 for NULL.
+ */
+FERRY_API int32_t
+ferry_placement_in_use(const struct ferry_placement *placement);
+
+/**
+ * The permutation that moves least: reorders target[n_slots] (an expert per
+ * slot, -1: empty) among ranks with equally many slots and within ranks so
+ * that as many experts as possible stay where they are in `from`, first on
+ * their rank, then in their slot; the optimum, by the assignment problem; ties
+ * to the lower rank and slot. aligned[n_slots] may be target. *n_moved, where
+ * not NULL, is the number of experts that a rank must fetch.
+ * Errors: INVAL, RANGE, NOMEM.
+ */
+FERRY_API enum ferry_status
+ferry_placement_align(const struct ferry_placement *from, const int32_t *target,
+                      int32_t *aligned, int32_t *n_moved) FERRY_MUST_CHECK;
+
+/**
+ * Writes a placement as text (docs/balance.md): one line a rank, for people
+ * and for version control. buffer[bytes] is always terminated; returns the
+ * length of the whole text without the 0, as snprintf does.
+ */
+FERRY_API size_t ferry_placement_write(const struct ferry_placement *placement,
+                                       char *buffer, size_t bytes);
+
+/**
+ * Reads a placement from text. Errors: INVAL (naming line and column), and
+ * those of ferry_placement_create.
+ */
+FERRY_API enum ferry_status
+ferry_placement_read(const char *text, size_t bytes,
+                     struct ferry_placement **placement) FERRY_MUST_CHECK;
+
+/**
+ * Writes a placement in binary (little endian, versioned, with its hash) into
+ * buffer[bytes]; returns the size that it needs, and writes nothing where that
+ * is more than bytes. 0 for NULL.
+ */
+FERRY_API size_t ferry_placement_pack(const struct ferry_placement *placement,
+                                      void *buffer, size_t bytes);
+
+/** Reads what ferry_placement_pack wrote. Errors: INVAL, NOMEM. */
+FERRY_API enum ferry_status
+ferry_placement_unpack(const void *buffer, size_t bytes,
+                       struct ferry_placement **placement) FERRY_MUST_CHECK;
 
 #ifdef __cplusplus
 }
