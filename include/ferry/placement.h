@@ -32,8 +32,10 @@ enum ferry_split {
 	FERRY_SPLIT_EVEN = 0,
 	/**
 	 * As EVEN, but replica i gets a share of the choices in proportion to
-	 * its quota (of the placement's config): no traffic, no state; the
-	 * shares are kept on average over rank + token + choice.
+	 * its quota (of the placement's config): where ((rank + token + choice)
+	 * * 0x9e3779b9 mod 2^32) / 2 lies among the running sums of the quotas,
+	 * scaled to 2^31 and rounded down. No traffic, no state; few tokens in
+	 * a row keep the shares as well as many.
 	 */
 	FERRY_SPLIT_QUOTA = 1,
 	/**
@@ -63,8 +65,8 @@ struct ferry_placement_config {
 	uint64_t version; /* the caller's own number; not part of the hash */
 	/*
 	 * [n_slots] QUOTA: weights of the slots, >= 0; an expert's replicas
-	 * are served in proportion, and alike where all of them are 0. NULL
-	 * otherwise.
+	 * are served in proportion, and alike where all of them are 0. What
+	 * stands at an empty slot does not count. NULL otherwise.
 	 */
 	const int64_t *quota;
 };
@@ -89,8 +91,8 @@ ferry_placement_create(const struct ferry_placement_config *config,
 FERRY_API void ferry_placement_destroy(struct ferry_placement *placement);
 
 /**
- * 64-bit hash of the content: experts, ranks, slots, map and split. Equal
- * content gives equal hashes on every machine. Ranks compare it. 0 for NULL.
+ * 64-bit hash of the content: experts, ranks, slots, map, split and quotas.
+ * Equal content gives equal hashes on every machine. Ranks compare it. 0 for NULL.
  */
 FERRY_API uint64_t
 ferry_placement_hash(const struct ferry_placement *placement);
@@ -106,6 +108,26 @@ ferry_placement_n_experts(const struct ferry_placement *placement);
 /** Number of expert slots of all ranks; 0 for NULL. */
 FERRY_API int32_t
 ferry_placement_n_slots(const struct ferry_placement *placement);
+
+/** Number of ranks; 0 for NULL. */
+FERRY_API int32_t
+ferry_placement_n_ranks(const struct ferry_placement *placement);
+
+/** How tokens are divided among replicas; EVEN for NULL. */
+FERRY_API enum ferry_split
+ferry_placement_split(const struct ferry_placement *placement);
+
+/**
+ * First slot of a rank 0..n_ranks; that of n_ranks is n_slots, so that rank r
+ * has those from first_slot(r) up to first_slot(r + 1). -1 out of range, and
+ * for NULL.
+ */
+FERRY_API int32_t ferry_placement_first_slot(
+	const struct ferry_placement *placement, int32_t rank);
+
+/** Quota of a slot under split QUOTA; else 0, also where it is empty. */
+FERRY_API int64_t ferry_placement_quota(const struct ferry_placement *placement,
+                                        int32_t slot);
 
 /**
  * Slots that hold an expert, ascending: *slots points to *n of them, and
@@ -128,15 +150,16 @@ FERRY_API int32_t ferry_placement_rank(const struct ferry_placement *placement,
 /**
  * The slot that serves a choice: expert `expert`, chosen as number `choice`
  * by token `token` of rank `rank`, under the placement's split. -1 for an
- * unknown expert, and for NULL. Pure.
+ * unknown expert, under EXACT, and for NULL. Pure.
  */
 FERRY_API int32_t
 ferry_placement_resolve(const struct ferry_placement *placement, int32_t expert,
                         int32_t rank, int32_t token, int32_t choice);
 
 /**
- * Operations in flight that use the placement: from their dispatch_send to
- * their combine_send, or to the next dispatch_send of the slot. While it is not
+ * Operations in flight that name the placement (also beside slot ids): from
+ * their dispatch_send until their combine_send has returned, or the next
+ * dispatch_send of the slot or the close of the channel begins. While it is not
  * 0 an expert's old weights may still be read. CPU worlds count; any thread.
  * 0 for NULL.
  */

@@ -4,26 +4,14 @@
  * slots through one sorted list (first_replica, replicas), so that a choice
  * is resolved in a few instructions.
  */
-#include <ferry/placement.h>
+#include "placement_inner.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "bits.h"
 #include "ctx.h"
+#include "quota.h"
 #include "sized.h"
-#include "slot_map.h"
-
-struct ferry_placement {
-	struct ferry_slot_map map;
-	int32_t n_experts;
-	enum ferry_split split;
-	uint64_t version;
-	uint64_t hash;
-	int32_t *slot_expert;   /* [n_slots], -1: empty */
-	int32_t *first_replica; /* [n_experts + 1], into replicas */
-	int32_t *replicas;      /* slots by (expert, slot) */
-};
 
 static enum ferry_status allocate(struct ferry_placement *p)
 {
@@ -33,7 +21,13 @@ static enum ferry_status allocate(struct ferry_placement *p)
 	p->slot_expert = malloc(n_slots * sizeof(int32_t));
 	p->replicas = malloc(n_slots * sizeof(int32_t));
 	p->first_replica = calloc(n_experts + 1, sizeof(int32_t));
-	if (!p->slot_expert || !p->replicas || !p->first_replica)
+	p->usage = ferry_usage_create();
+	if (p->split == FERRY_SPLIT_QUOTA) {
+		p->quota = calloc(n_slots, sizeof(int64_t));
+		p->start = calloc(n_slots, sizeof(uint32_t));
+	}
+	if (!p->slot_expert || !p->replicas || !p->first_replica || !p->usage ||
+	    (p->split == FERRY_SPLIT_QUOTA && (!p->quota || !p->start)))
 		return ferry_fail(NULL, FERRY_NOMEM,
 		                  "placement: %d experts in %d slots",
 		                  p->n_experts, p->map.n_slots);
@@ -107,6 +101,29 @@ static enum ferry_status check_replicas(const struct ferry_placement *p)
 	return FERRY_OK;
 }
 
+/* Quotas of slots that hold an expert; those of empty ones do not count. */
+static enum ferry_status take_quotas(struct ferry_placement *p,
+                                     const int64_t *quota)
+{
+	for (int32_t s = 0; s < p->map.n_slots; s++) {
+		if (quota[s] < 0)
+			return ferry_fail(NULL, FERRY_RANGE,
+			                  "placement: quota[%d] is %lld, "
+			                  "allowed are 0..2^63-1",
+			                  s, (long long)quota[s]);
+		if (p->slot_expert[s] >= 0)
+			p->quota[s] = quota[s];
+	}
+	for (int32_t e = 0; e < p->n_experts; e++) {
+		const int32_t first = p->first_replica[e];
+
+		ferry_quota_starts(p->quota, p->replicas + first,
+		                   placement_n_replicas(p, e),
+		                   p->start + first);
+	}
+	return FERRY_OK;
+}
+
 static uint64_t content_hash(const struct ferry_placement *p)
 {
 	uint64_t h = hash_u64(0, (uint64_t)p->n_experts);
@@ -117,7 +134,26 @@ static uint64_t content_hash(const struct ferry_placement *p)
 		h = hash_u64(h, (uint64_t)p->map.first_slot[r + 1]);
 	for (int32_t s = 0; s < p->map.n_slots; s++)
 		h = hash_u64(h, (uint64_t)p->slot_expert[s]);
+	for (int32_t s = 0; p->quota && s < p->map.n_slots; s++)
+		h = hash_u64(h, (uint64_t)p->quota[s]);
 	return h;
+}
+
+static enum ferry_status check_split(const struct ferry_placement_config *c)
+{
+	const int split = (int)c->split;
+
+	if (split < FERRY_SPLIT_EVEN || split > FERRY_SPLIT_EXACT)
+		return ferry_fail(NULL, FERRY_INVAL,
+		                  "placement: split is %d, allowed are 0 "
+		                  "(even), 1 (quota), 2 (exact)",
+		                  split);
+	if ((split == FERRY_SPLIT_QUOTA) == (c->quota != NULL))
+		return FERRY_OK;
+	return ferry_fail(NULL, FERRY_INVAL,
+	                  "placement: quota is %s, but split is %d; quotas go "
+	                  "with split 1 (quota)",
+	                  c->quota ? "not NULL" : "NULL", split);
 }
 
 static enum ferry_status build(struct ferry_placement *p,
@@ -126,10 +162,7 @@ static enum ferry_status build(struct ferry_placement *p,
 	FERRY_TRY(ferry_slot_map_init(&p->map, "placement",
 	                              config->expert_slots, config->n_experts,
 	                              config->n_ranks));
-	if (config->split != FERRY_SPLIT_EVEN)
-		return ferry_fail(NULL, FERRY_INVAL,
-		                  "placement: split is %d, allowed is 0 (even)",
-		                  (int)config->split);
+	FERRY_TRY(check_split(config));
 	p->n_experts = config->n_experts;
 	p->split = config->split;
 	p->version = config->version;
@@ -137,6 +170,8 @@ static enum ferry_status build(struct ferry_placement *p,
 	FERRY_TRY(take_slots(p, config->slot_expert));
 	sort_replicas(p);
 	FERRY_TRY(check_replicas(p));
+	if (p->split == FERRY_SPLIT_QUOTA)
+		FERRY_TRY(take_quotas(p, config->quota));
 	p->hash = content_hash(p);
 	return FERRY_OK;
 }
@@ -175,81 +210,9 @@ void ferry_placement_destroy(struct ferry_placement *placement)
 	free(placement->slot_expert);
 	free(placement->first_replica);
 	free(placement->replicas);
+	free(placement->quota);
+	free(placement->start);
+	if (placement->usage)
+		ferry_usage_abandon(placement->usage);
 	free(placement);
-}
-
-uint64_t ferry_placement_hash(const struct ferry_placement *placement)
-{
-	return placement ? placement->hash : 0;
-}
-
-uint64_t ferry_placement_version(const struct ferry_placement *placement)
-{
-	return placement ? placement->version : 0;
-}
-
-int32_t ferry_placement_n_experts(const struct ferry_placement *placement)
-{
-	return placement ? placement->n_experts : 0;
-}
-
-int32_t ferry_placement_n_slots(const struct ferry_placement *placement)
-{
-	return placement ? placement->map.n_slots : 0;
-}
-
-enum ferry_status
-ferry_placement_replicas(const struct ferry_placement *placement,
-                         int32_t expert, const int32_t **slots, int32_t *n)
-{
-	if (!placement || !slots || !n)
-		return ferry_fail(NULL, FERRY_INVAL,
-		                  "placement_replicas: %s is NULL",
-		                  !placement ? "placement"
-		                  : !slots   ? "slots"
-		                             : "n");
-	if (expert < 0 || expert >= placement->n_experts)
-		return ferry_fail(NULL, FERRY_RANGE,
-		                  "placement_replicas: expert is %d, experts "
-		                  "are 0..%d",
-		                  expert, placement->n_experts - 1);
-	const int32_t first = placement->first_replica[expert];
-
-	*slots = placement->replicas + first;
-	*n = placement->first_replica[expert + 1] - first;
-	return FERRY_OK;
-}
-
-int32_t ferry_placement_expert(const struct ferry_placement *placement,
-                               int32_t slot)
-{
-	if (!placement || slot < 0 || slot >= placement->map.n_slots)
-		return -1;
-	return placement->slot_expert[slot];
-}
-
-int32_t ferry_placement_rank(const struct ferry_placement *placement,
-                             int32_t slot)
-{
-	if (!placement || slot < 0 || slot >= placement->map.n_slots)
-		return -1;
-	return placement->map.slot_rank[slot];
-}
-
-int32_t ferry_placement_resolve(const struct ferry_placement *placement,
-                                int32_t expert, int32_t rank, int32_t token,
-                                int32_t choice)
-{
-	if (!placement || expert < 0 || expert >= placement->n_experts)
-		return -1;
-	const int32_t first = placement->first_replica[expert];
-	const uint32_t n =
-		(uint32_t)(placement->first_replica[expert + 1] - first);
-
-	if (n == 1) /* most experts: no division */
-		return placement->replicas[first];
-	const uint32_t turn =
-		(uint32_t)rank + (uint32_t)token + (uint32_t)choice;
-
-	return placement->replicas[first + (int32_t)(turn % n)];
 }
