@@ -11,6 +11,7 @@
 #include "../core/bits.h"
 #include "../core/clock.h"
 #include "../core/number.h"
+#include "../core/placement_inner.h"
 #include "../core/sized.h"
 #include "moe_compare.h"
 
@@ -225,6 +226,8 @@ void ferry_moe_close(struct ferry_moe *moe)
 		return;
 	if (moe->engine && !moe->ops->close(moe->engine))
 		return; /* all of it stays: a kernel may still be at it */
+	for (int32_t i = 0; moe->slots && i < moe->shape.n_slots; i++)
+		ferry_usage_leave(moe->slots[i].usage);
 	ferry_segment_close(moe->segment);
 	ferry_placement_destroy(moe->identity);
 	ferry_shape_destroy(&moe->shape);

@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "../core/placement_inner.h"
 #include "../cpu/kernels.h"
 #include "../trace/events.h"
 #include "moe_check.h"
@@ -82,6 +83,13 @@ static struct run begin_run(struct ferry_moe *moe, const char *call,
 	};
 }
 
+/* Nothing of the slot's operation reads its placement's weights any more. */
+static void leave_placement(struct ferry_slot *slot)
+{
+	ferry_usage_leave(slot->usage);
+	slot->usage = NULL;
+}
+
 /*
  * INVAL was refused before that phase did anything, so that the slot is where
  * it was; all other failures have ended the channel.
@@ -102,13 +110,22 @@ static void end_run(const struct run *run, enum ferry_status status,
 	ferry_fp_leave(run->fp);
 	if (status == FERRY_OK)
 		slot->state = next;
+	if (slot->state == FERRY_SLOT_COMBINE_SENT ||
+	    slot->state == FERRY_SLOT_IDLE)
+		leave_placement(slot);
 	ferry_trace_end(run->moe->world->trace, &event);
 }
 
 /* The slot knows its new operation from here on. */
-static void start_operation(struct ferry_slot *slot,
+static void start_operation(const struct ferry_moe *moe, int32_t index,
                             const struct ferry_dispatch_in *in)
 {
+	struct ferry_slot *const slot = &moe->slots[index];
+
+	leave_placement(slot);
+	/* Where kernels work, calls return before anything is over. */
+	if (moe->shape.device == FERRY_DEVICE_CPU)
+		slot->usage = ferry_placement_enter(in->placement);
 	slot->n_dispatches++;
 	slot->hidden = in->hidden;
 	slot->topk = in->topk;
@@ -135,7 +152,7 @@ enum ferry_status ferry_dispatch_send(struct ferry_moe *moe, int32_t slot,
 
 	FERRY_TRY(enter(moe, call, slot, FERRY_PHASE_DISPATCH_SEND, stream));
 	FERRY_TRY(ferry_check_dispatch_in(moe, call, in, &own));
-	start_operation(&moe->slots[slot], &own);
+	start_operation(moe, slot, &own);
 	const struct run run = begin_run(moe, call, slot);
 	const enum ferry_status status =
 		moe->ops->dispatch_send(moe, slot, &own, stream);
@@ -197,7 +214,7 @@ enum ferry_status ferry_dispatch(struct ferry_moe *moe, int32_t slot,
 	                    &own_out, stream));
 	FERRY_TRY(ferry_check_dispatch_in(moe, call, in, &own_in));
 	FERRY_TRY(ferry_check_dispatch_out(moe, call, own_in.hidden, &own_out));
-	start_operation(&moe->slots[slot], &own_in);
+	start_operation(moe, slot, &own_in);
 	const struct run run = begin_run(moe, call, slot);
 	const enum ferry_status status =
 		moe->ops->dispatch(moe, slot, &own_in, &own_out, stream);

@@ -21,9 +21,12 @@ struct ferry_slot {
 	int32_t hidden;        /* of the operation in flight */
 	int32_t topk;
 	int32_t n_tokens; /* -1: only the device knows */
+	/* Count of the placement in flight; NULL: none, or left again. */
+	struct ferry_usage *usage;
 };
 
 struct ferry_engine;
+struct ferry_usage;
 
 /*
  * An engine runs the four phases. Arguments are checked, the state is legal

@@ -211,6 +211,12 @@ static void wrong_placements(struct rank *rank)
 	IN(in.placement = other, FERRY_INVAL, "placement", "7 expert slots",
 	   "6");
 	ferry_placement_destroy(other);
+	p.expert_slots = NULL;
+	p.split = FERRY_SPLIT_EXACT;
+	RANKS_OK(ferry_placement_create(&p, &other));
+	IN(in.placement = other, FERRY_INVAL, "split 2 (exact)",
+	   "topk_ids must be expert slots");
+	ferry_placement_destroy(other);
 	/* Fewer slots than experts: nothing stands for "expert e in slot e". */
 	config.n_experts = 8;
 	config.expert_slots = seven;
