@@ -5,6 +5,7 @@
 
 #include <ferry/base.h>
 #include <ferry/eplb.h>
+#include <ferry/experts.h>
 #include <ferry/fabric.h>
 #include <ferry/moe.h>
 #include <ferry/moe_config.h>
