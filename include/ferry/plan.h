@@ -189,7 +189,7 @@ FERRY_API size_t ferry_plan_explain(const struct ferry_plan_in *in,
 
 /**
  * Load of every rank, in tokens, into rank_loads[n_ranks], counted as
- * ferry_plan counts it, not divided by speed. Errors: INVAL, RANGE.
+ * ferry_plan counts it, not divided by speed. Errors: INVAL, RANGE, NOMEM.
  */
 FERRY_API enum ferry_status
 ferry_rank_loads(const struct ferry_placement *placement, const int64_t *loads,
@@ -197,9 +197,12 @@ ferry_rank_loads(const struct ferry_placement *placement, const int64_t *loads,
 
 /**
  * Integer quotas that make the fullest rank least full (min-max, by maximum
- * flow; ties to the lower slot): quota[n_slots], whose sum over an expert's
- * replicas is its load. `speed` as in ferry_plan_in; *max_load, where not NULL,
- * is the fullest rank's load as in struct ferry_plan.
+ * flow), and beyond that the ranks as even as possible: as few of them as can
+ * be on the highest load, then on the next, and so on. quota[n_slots], whose
+ * sum over an expert's replicas is its load; the placement's own split does not
+ * matter. Ties are settled by a fixed rule. `speed` as in ferry_plan_in;
+ * *max_load, where not NULL, is the fullest rank's load as in struct
+ * ferry_plan.
  * Errors: INVAL, RANGE, NOMEM.
  */
 FERRY_API enum ferry_status
@@ -211,8 +214,12 @@ ferry_split_quotas(const struct ferry_placement *placement,
 struct ferry_cost_curve {
 	size_t size;
 	int32_t n_points; /* 2.. */
-	/* Rising tokens and what they cost, in any unit; straight between two
-	 * points, and beyond the last as between the last two. */
+	/*
+	 * Rising tokens and what they cost, which does not fall, in any unit,
+	 * all in 0..FERRY_MAX_LOAD. Straight between two points; beyond the
+	 * last as between the last two; before the first as between the first
+	 * two, but not below 0.
+	 */
 	const int64_t *tokens;
 	const int64_t *cost;
 };
@@ -224,7 +231,7 @@ struct ferry_cost_curve {
 /**
  * Turns tokens of experts into loads for ferry_plan, rounded to nearest, ties
  * up. in and out may be the same [n]. An expert without tokens costs nothing.
- * Errors: INVAL, RANGE.
+ * Errors: INVAL, RANGE (a point, or what costs more than FERRY_MAX_LOAD).
  */
 FERRY_API enum ferry_status
 ferry_cost_curve_apply(const struct ferry_cost_curve *curve, const int64_t *in,
