@@ -61,6 +61,7 @@ lean_begin(const struct lean_args *a, struct lean_shared *shared,
 	l.team_lane = threadIdx.x % LINE_LANES;
 	l.own = (uint32_t)a->d.ch.rank;
 	l.is_clerk = blockIdx.x == 0;
+	l.counts = l.is_clerk || a->d.ch.layout == FERRY_EXPERT_PACKED;
 	l.works = blockIdx.x > 0 || gridDim.x == 1;
 	l.worker = blockIdx.x > 0 ? blockIdx.x - 1 : 0;
 	return l;
@@ -69,8 +70,11 @@ lean_begin(const struct lean_args *a, struct lean_shared *shared,
 /* What the block adds up and finds out. */
 static __device__ __forceinline__ void clear_shared(const struct lean *l)
 {
-	if (l->thread < (uint32_t)l->ch->own_expert_slots)
-		lean_counts(l)[l->thread] = 0;
+#pragma unroll 1
+	for (uint32_t s = l->thread;
+	     l->counts && s < (uint32_t)l->ch->n_expert_slots;
+	     s += LEAN_THREADS)
+		lean_counts(l)[s] = 0;
 	if (l->thread < LEAN_RANKS)
 		l->shared->table_lines[l->thread] = 0;
 	if (l->thread == LEAN_READER) {
@@ -78,6 +82,7 @@ static __device__ __forceinline__ void clear_shared(const struct lean *l)
 		l->shared->odd = 0;
 		l->shared->bad_slots = 0;
 		l->shared->n_rows = 0;
+		l->shared->bad_rank = LEAN_NOTHING;
 	}
 	__syncthreads();
 }
@@ -154,12 +159,12 @@ static __device__ __forceinline__ bool receive(const struct lean *l, uint32_t n)
 	fence_proxy_async_shared();
 	LEAN_MARK(l, 5);
 	const bool guessed =
-		__syncthreads_and(g.row && g.here == 3) && l->a->n_units == 1;
+		__syncthreads_and(g.is_on && g.here == 3) && l->a->n_units == 1;
 
 	LEAN_MARK(l, 6);
 	if (!is_agreed(l))
 		return false;
-	if (l->is_clerk && !tell_counts(l))
+	if (l->is_clerk && (finds_overflow(l) || !tell_counts(l)))
 		return false;
 	if (!l->works)
 		return true;
@@ -237,15 +242,6 @@ __global__ void __launch_bounds__(LEAN_THREADS, 1)
 	LEAN_MARK(&l, 4);
 }
 
-enum {
-	/* 0: every call takes dispatch_lines.cu, until the tests of the engine
-	 * have run with this one on GPUs; dev/cuda-lean.md. */
-	LEAN_IS_USED = 0,
-	/* 1: launch early where there is room, once that has been tried with
-	 * events between kernels, and in captures of the engine. */
-	LEAN_IS_EARLY = 0,
-};
-
 static size_t up_to(size_t n, size_t to)
 {
 	return (n + to - 1) / to * to;
@@ -289,8 +285,8 @@ static struct lean_layout layout_of(const struct ferry_cuda_dispatch *d,
 	at.entry_stride = (uint32_t)up_to(n, 8);
 	at.weights = at.entries + (uint32_t)n_ranks * at.entry_stride * 2;
 	at.counts = at.weights + (uint32_t)up_to(n * 4, 16);
-	at.rows = at.counts +
-	          (uint32_t)up_to((size_t)ch->own_expert_slots * 4, 16);
+	at.rows =
+		at.counts + (uint32_t)up_to((size_t)ch->n_expert_slots * 4, 16);
 	at.bytes = at.rows +
 	           n_units * (uint32_t)n_ranks * (uint32_t)ch->max_topk * 8;
 	return at;
@@ -303,6 +299,13 @@ static bool wide(const void *base, size_t stride, size_t bytes)
 	       bytes % 16 == 0;
 }
 
+/* What may be left out takes the other way. */
+static bool bounds_fit(const struct ferry_cuda_channel *ch)
+{
+	return !ch->bounded || (ch->layout == FERRY_EXPERT_PADDED &&
+	                        ch->overflow == FERRY_OVERFLOW_ERROR);
+}
+
 static bool channel_fits(const struct ferry_cuda_channel *ch)
 {
 	const int64_t n = (int64_t)ch->n_ranks * ch->max_tokens * ch->max_topk;
@@ -310,7 +313,7 @@ static bool channel_fits(const struct ferry_cuda_channel *ch)
 	return ch->table_lines && ch->row_lines && ch->group_size == 1 &&
 	       (ch->layout == FERRY_EXPERT_PADDED ||
 	        ch->layout == FERRY_EXPERT_PACKED) &&
-	       !ch->bounded && ch->weight_use == FERRY_WEIGHT_OUTPUT &&
+	       bounds_fit(ch) && ch->weight_use == FERRY_WEIGHT_OUTPUT &&
 	       ch->n_ranks >= 2 && ch->n_ranks <= LEAN_RANKS &&
 	       ch->max_topk <= LEAN_TOPK && n <= LEAN_ENTRIES &&
 	       ch->own_expert_slots < LEAN_THREADS &&
@@ -352,7 +355,7 @@ static bool output_fits(const struct ferry_cuda_dispatch *d)
 
 bool ferry_dispatch_lean_fits(const struct ferry_cuda_dispatch *d, int32_t ctas)
 {
-	if (!LEAN_IS_USED || d->parts != (FERRY_CUDA_SEND | FERRY_CUDA_RECV) ||
+	if (d->parts != (FERRY_CUDA_SEND | FERRY_CUDA_RECV) ||
 	    !channel_fits(&d->ch) || !input_fits(d) || !output_fits(d))
 		return false;
 	const uint64_t units = units_of(&d->ch, ctas);

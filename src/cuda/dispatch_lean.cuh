@@ -55,7 +55,7 @@ struct lean_layout {
 	uint32_t entries;      /* uint16_t [n_ranks][entry_stride]: slots */
 	uint32_t entry_stride; /* a multiple of 8 */
 	uint32_t weights;      /* float: own, of the clerk */
-	uint32_t counts;       /* uint32_t [own slots]: rows of each */
+	uint32_t counts;       /* uint32_t [n_expert_slots]: rows of each */
 	uint32_t rows;         /* int64_t [n_units][n_ranks][max_topk] */
 	uint32_t bytes;
 };
@@ -90,6 +90,7 @@ struct lean_shared {
 	uint32_t bad;       /* first own entry whose id is bad */
 	uint32_t odd;       /* bits of enum lean_odd */
 	uint32_t bad_slots; /* ranks that named a slot that does not exist */
+	uint32_t bad_rank;  /* lowest one without room */
 	uint32_t n_rows;
 	/* Of each rank: lines that must come and entries; 0 lines: unknown. */
 	uint32_t table_lines[LEAN_RANKS], n[LEAN_RANKS];
@@ -111,6 +112,7 @@ struct lean {
 	uint32_t own; /* this rank */
 	uint32_t worker;
 	bool is_clerk, works;
+	bool counts; /* rows of slots are wanted */
 };
 
 /* Clocks of thread 0, for whoever looks for time. */
@@ -143,6 +145,14 @@ static __device__ __forceinline__ uint16_t *lean_entries(const struct lean *l,
 static __device__ __forceinline__ uint32_t *lean_counts(const struct lean *l)
 {
 	return (uint32_t *)(l->smem + l->a->at.counts);
+}
+
+/* One more row of a slot, if it is one. */
+static __device__ __forceinline__ void lean_count(const struct lean *l,
+                                                  uint32_t slot)
+{
+	if (l->counts && slot < (uint32_t)l->ch->n_expert_slots)
+		atomicAdd(&lean_counts(l)[slot], 1);
 }
 
 /* Own slots are those below own_expert_slots here. */
@@ -303,6 +313,26 @@ lean_refuses(const struct lean_args *a, const struct lean_shared *shared)
 		}
 	}
 	return false;
+}
+
+/* A rank lacks room. By one thread. */
+static __device__ __noinline__ void lean_overflows(const struct lean_args *a,
+                                                   const struct lean_shared *s,
+                                                   const uint32_t *counts)
+{
+	const struct ferry_cuda_channel *ch = &a->d.ch;
+	const int32_t rank = (int32_t)s->bad_rank;
+	const struct wait w =
+		lean_wait(&a->d, FERRY_PHASE_DISPATCH_RECV, s->epoch);
+	struct ferry_cuda_record r =
+		record_of(FERRY_OVERFLOW, rank, &w, FERRY_CUDA_NO_ROOM);
+
+	for (int32_t i = ch->first_slot[rank]; i < ch->first_slot[rank + 1];
+	     i++)
+		if (counts[i] > r.value)
+			r.value = counts[i];
+	r.limit = (int32_t)(ch->padded_rows + 1);
+	fail(ch, &r);
 }
 
 #endif

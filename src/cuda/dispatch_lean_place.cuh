@@ -21,13 +21,14 @@ aligned_rows(const struct ferry_cuda_channel *ch, uint32_t rows)
 static __device__ __forceinline__ int64_t first_row(const struct lean *l,
                                                     uint32_t own_slot)
 {
+	const uint32_t *counts = lean_counts(l) + l->ch->first_slot[l->own];
 	uint32_t sum = 0;
 
 	if (l->ch->layout == FERRY_EXPERT_PADDED)
 		return (int64_t)own_slot * l->ch->padded_rows;
 #pragma unroll 4
 	for (uint32_t s = l->lane; s < own_slot; s += 32)
-		sum += aligned_rows(l->ch, lean_counts(l)[s]);
+		sum += aligned_rows(l->ch, counts[s]);
 	return __reduce_add_sync(0xffffffffu, sum);
 }
 
@@ -131,6 +132,11 @@ place_task(const struct lean *l, const struct lean_task *t, uint32_t i)
 		copy.slot = (int32_t)own_slot;
 		copy.index = (int32_t)__reduce_add_sync(0xffffffffu, count);
 		row = first_row(l, own_slot) + copy.index;
+		if (l->ch->bounded && copy.index >= l->ch->padded_rows) {
+			/* The clerk of every rank refuses that. */
+			copy = {-1, 0};
+			row = -1;
+		}
 	}
 	if (l->lane == 0) {
 		task_rows(l)[i] = row;

@@ -58,9 +58,8 @@ keep_pair(const struct lean *l, uint32_t rank, uint32_t at, uint64_t pair)
 			atomicOr(&l->shared->odd, LEAN_LOOK);
 		}
 		kept |= (is_slot ? slot : LEAN_NO_SLOT) << (16 * i);
-		if (at + i < n && is_slot &&
-		    lean_own_slot(l, slot) < (uint32_t)l->ch->own_expert_slots)
-			atomicAdd(&lean_counts(l)[lean_own_slot(l, slot)], 1);
+		if (at + i < n)
+			lean_count(l, slot);
 	}
 	*(uint32_t *)(lean_entries(l, rank) + at) = kept;
 }
@@ -103,7 +102,8 @@ static __device__ __forceinline__ void keep_line(const struct lean *l,
 
 /* Two lines of a row that are looked at while tables are waited for. */
 struct lean_guess {
-	const unsigned char *row; /* NULL: none */
+	bool is_on;
+	const unsigned char *row;
 	unsigned char *image;
 	uint32_t here; /* bits: line team + i * LEAN_TEAMS is kept */
 };
@@ -111,17 +111,17 @@ struct lean_guess {
 static __device__ __forceinline__ struct lean_guess
 guess_row(const struct lean *l)
 {
-	struct lean_guess g = {NULL, NULL, 0};
+	const uint32_t other = l->own ? 0 : 1;
+	struct lean_guess g;
 
-	if (l->ch->n_ranks != 2 || !l->works)
-		return g;
-	g.row = row_in(l, 1 - l->own, l->worker);
-	g.image = lean_row(l, 0, 1 - l->own);
+	g.is_on = l->ch->n_ranks == 2 && l->works;
+	g.row = row_in(l, other, l->worker);
+	g.image = lean_row(l, 0, other);
+	g.here = 0;
+#pragma unroll
 	for (uint32_t i = 0; i < 2; i++)
-		if (l->team + i * LEAN_TEAMS >= l->a->row_lines)
+		if (!g.is_on || l->team + i * LEAN_TEAMS >= l->a->row_lines)
 			g.here |= 1u << i;
-	if (l->worker >= (uint32_t)l->ch->max_tokens)
-		g.row = NULL;
 	return g;
 }
 
@@ -131,7 +131,7 @@ static __device__ __forceinline__ void load_guess(const struct lean *l,
 {
 #pragma unroll
 	for (uint32_t j = 0; j < 2; j++)
-		if (g->row && !(g->here >> j & 1))
+		if (!(g->here >> j & 1))
 			load_volatile_16(g->row + (l->team + j * LEAN_TEAMS) *
 			                                  LINE_BYTES,
 			                 &a[j], &b[j]);
@@ -281,7 +281,7 @@ static __device__ __forceinline__ bool receive_rows(const struct lean *l,
 					    (uint32_t)l->ch->own_expert_slots))
 				continue;
 			if (!receive_row(l, u, s, token,
-			                 u == 0 && g->row ? g->here : 0))
+			                 u == 0 && g->is_on ? g->here : 0))
 				return false;
 		}
 	}
@@ -303,13 +303,38 @@ static __device__ __forceinline__ void deliver_rows(const struct lean *l)
 	}
 }
 
+/* Does a rank lack room? By the whole clerk. */
+static __device__ __forceinline__ bool finds_overflow(const struct lean *l)
+{
+	const struct ferry_cuda_channel *ch = l->ch;
+	bool lacks = false;
+
+	if (!ch->bounded)
+		return false;
+#pragma unroll 1
+	for (int32_t s = (int32_t)l->thread; s < ch->n_expert_slots;
+	     s += LEAN_THREADS)
+		if (lean_counts(l)[s] > ch->padded_rows) {
+			atomicMin(&l->shared->bad_rank,
+			          (uint32_t)rank_of_slot(ch, s));
+			lacks = true;
+		}
+	if (!__syncthreads_or(lacks))
+		return false;
+	if (l->thread == 0)
+		lean_overflows(l->a, l->shared, lean_counts(l));
+	__syncthreads();
+	return true;
+}
+
 /* Counts and offsets, by the clerk. False: the channel has ended. */
 static __device__ __forceinline__ bool tell_counts(const struct lean *l)
 {
 	const struct ferry_cuda_channel *ch = l->ch;
 	const struct ferry_dispatch_out *out = &l->d->out;
 	const uint32_t s = l->thread, n = (uint32_t)ch->own_expert_slots;
-	const uint32_t count = s < n ? lean_counts(l)[s] : 0;
+	const uint32_t count =
+		s < n ? lean_counts(l)[ch->first_slot[l->own] + s] : 0;
 	const uint32_t rows = aligned_rows(ch, count);
 	uint32_t sum = rows;
 

@@ -44,31 +44,45 @@ lean_id_limit(const struct ferry_cuda_dispatch *d)
 	                                      : d->ch.n_experts;
 }
 
-/* Entry e of the own table, from its id. */
-static __device__ __forceinline__ void keep_own(const struct lean *l,
-                                                uint32_t e, int64_t id)
+/* An entry of the batch on its way to shared memory. */
+struct lean_entry {
+	int64_t id;
+	float weight; /* clerks only */
+};
+
+static __device__ __forceinline__ struct lean_entry
+load_entry(const struct lean *l, uint32_t e)
+{
+	struct lean_entry entry = {lean_id(l, e), 0};
+
+	if (l->is_clerk)
+		entry.weight = lean_weight(l, e);
+	return entry;
+}
+
+/* Entry e of the own table. */
+static __device__ __forceinline__ void
+keep_own(const struct lean *l, uint32_t e, const struct lean_entry *entry)
 {
 	const struct ferry_cuda_dispatch *d = l->d;
+	const uint32_t token = lean_quotient(e, l->a->by_topk);
+	const uint32_t choice = e - token * l->a->by_topk.by;
+	const int64_t id = entry->id;
 	uint32_t slot = LEAN_NO_SLOT;
 
-	if (id >= 0 && id < lean_id_limit(d)) {
-		const uint32_t token = lean_quotient(e, l->a->by_topk);
-		const uint32_t choice = e - token * l->a->by_topk.by;
-
+	if (id >= 0 && id < lean_id_limit(d))
 		slot = d->in.id_kind == FERRY_ID_SLOT
 		               ? (uint32_t)id
 		               : (uint32_t)resolve_expert(
 					 l->ch, &d->placement, (int32_t)id,
 					 (int32_t)token, (int32_t)choice);
-	} else if (id != -1 && l->ch->bad_id == FERRY_BAD_ID_ERROR) {
+	else if (id != -1 && l->ch->bad_id == FERRY_BAD_ID_ERROR)
 		atomicMin(&l->shared->bad, e);
-	}
 	lean_entries(l, l->own)[e] = (uint16_t)slot;
-	if (lean_own_slot(l, slot) < (uint32_t)l->ch->own_expert_slots)
-		atomicAdd(&lean_counts(l)[lean_own_slot(l, slot)], 1);
+	lean_count(l, slot);
 	if (l->is_clerk)
 		((float *)(l->smem + l->a->at.weights))[e] =
-			slot == LEAN_NO_SLOT ? 0 : lean_weight(l, e);
+			slot == LEAN_NO_SLOT ? 0 : entry->weight;
 }
 
 /* Part of a row on its way to shared memory: 32 bytes of each thread. */
@@ -199,22 +213,24 @@ static __device__ __forceinline__ void stage(const struct lean *l, uint32_t n,
 	enum { OPEN = 2 };
 	struct lean_piece piece = {{0, 0, 0, 0}, {0, 0, 0, 0}};
 	const bool has_row = l->works && l->worker < n_tokens;
-	int64_t id[OPEN];
+	struct lean_entry entry[OPEN];
 
 #pragma unroll
 	for (uint32_t j = 0; j < OPEN; j++)
 		if (l->thread + j * LEAN_THREADS < n)
-			id[j] = lean_id(l, l->thread + j * LEAN_THREADS);
+			entry[j] = load_entry(l, l->thread + j * LEAN_THREADS);
 	if (has_row)
 		piece = load_piece(l, l->worker, 0);
 #pragma unroll
 	for (uint32_t j = 0; j < OPEN; j++)
 		if (l->thread + j * LEAN_THREADS < n)
-			keep_own(l, l->thread + j * LEAN_THREADS, id[j]);
+			keep_own(l, l->thread + j * LEAN_THREADS, &entry[j]);
 #pragma unroll 1
 	for (uint32_t e = l->thread + OPEN * LEAN_THREADS; e < n;
-	     e += LEAN_THREADS)
-		keep_own(l, e, lean_id(l, e));
+	     e += LEAN_THREADS) {
+		entry[0] = load_entry(l, e);
+		keep_own(l, e, &entry[0]);
+	}
 	if (!l->works)
 		return;
 #pragma unroll 1
