@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files into memory, traces into arrays, and the form known by the name. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "route_parts.h"
+
+/* Larger files are refused: 16 GiB. */
+static const int64_t MAX_FILE_BYTES = (int64_t)16 << 30;
+
+bool route_fail(struct route_fault *fault, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(fault->text, sizeof(fault->text), fmt, args);
+	va_end(args);
+	return false;
+}
+
+bool route_alloc(size_t n, size_t size, void *memory_pointer,
+                 struct route_fault *fault)
+{
+	void *const memory = calloc(n ? n : 1, size);
+
+	if (!memory)
+		return route_fail(fault, "no memory for %zu times %zu bytes", n,
+		                  size);
+	memcpy(memory_pointer, &memory, sizeof(memory));
+	return true;
+}
+
+static bool read_stream(FILE *f, const char *path, struct route_bytes *bytes,
+                        struct route_fault *fault)
+{
+	if (fseek(f, 0, SEEK_END))
+		return route_fail(fault, "%s: %s", path, strerror(errno));
+	const int64_t n = ftell(f);
+
+	if (n < 0 || n > MAX_FILE_BYTES)
+		return route_fail(
+			fault, "%s: %" PRId64 " bytes, allowed are 0..%" PRId64,
+			path, n, MAX_FILE_BYTES);
+	rewind(f);
+	if (!route_alloc((size_t)n + 1, 1, &bytes->bytes, fault))
+		return false;
+	bytes->n = fread(bytes->bytes, 1, (size_t)n, f);
+	if (bytes->n == (size_t)n)
+		return true;
+	return route_fail(fault, "%s: byte %zu cannot be read: %s", path,
+	                  bytes->n, ferror(f) ? strerror(errno) : "it ends");
+}
+
+bool route_bytes_read(const char *path, struct route_bytes *bytes,
+                      struct route_fault *fault)
+{
+	FILE *const f = fopen(path, "rb");
+
+	*bytes = (struct route_bytes){.name = path};
+	if (!f)
+		return route_fail(fault, "%s: %s", path, strerror(errno));
+	const bool good = read_stream(f, path, bytes, fault);
+
+	fclose(f);
+	if (!good)
+		route_bytes_free(bytes);
+	return good;
+}
+
+void route_bytes_free(struct route_bytes *bytes)
+{
+	free(bytes->bytes);
+	bytes->bytes = NULL;
+}
+
+void route_close(struct route *route)
+{
+	free(route->steps);
+	free(route->loads);
+	free(route->predicted);
+	free(route->slot_expert);
+	*route = (struct route){0};
+}
+
+bool route_make(struct route *route, const char *name,
+                const struct route_ask *ask, bool predicted,
+                struct route_fault *fault)
+{
+	const int64_t max = ask->max_cells ? ask->max_cells : ROUTE_MAX_CELLS;
+	const int64_t layer_cells = (int64_t)route->n_layers * route->n_experts;
+
+	if (route->n_steps > max / layer_cells)
+		return route_fail(fault,
+		                  "%s: %d steps of %d layers of %d experts, "
+		                  "allowed are %" PRId64 " of all together",
+		                  name, route->n_steps, route->n_layers,
+		                  route->n_experts, max);
+	const size_t n = (size_t)(route->n_steps * layer_cells);
+
+	return route_alloc((size_t)route->n_steps, sizeof(*route->steps),
+	                   &route->steps, fault) &&
+	       route_alloc(n, sizeof(*route->loads), &route->loads, fault) &&
+	       (!predicted || route_alloc(n, sizeof(*route->predicted),
+	                                  &route->predicted, fault));
+}
+
+static bool has_end(const char *path, const char *end)
+{
+	const size_t n = strlen(path), n_end = strlen(end);
+
+	return n >= n_end && !strcmp(path + n - n_end, end);
+}
+
+/* PATH.bin and PATH.idx.csv, whichever was named. */
+static bool open_bin(const char *path, size_t n_stem,
+                     const struct route_ask *ask, struct route *route,
+                     struct route_fault *fault)
+{
+	struct route_bytes index = {0}, ids = {0};
+	char *const names = malloc(2 * (n_stem + 16));
+
+	if (!names)
+		return route_fail(fault, "%s: no memory", path);
+	char *const bin = names + n_stem + 16;
+
+	sprintf(names, "%.*s.idx.csv", (int)n_stem, path);
+	sprintf(bin, "%.*s.bin", (int)n_stem, path);
+	const bool good = route_bytes_read(names, &index, fault) &&
+	                  route_bytes_read(bin, &ids, fault) &&
+	                  route_read_bin(&index, &ids, ask, route, fault);
+
+	route_bytes_free(&index);
+	route_bytes_free(&ids);
+	free(names);
+	return good;
+}
+
+static bool read_form(const struct route_bytes *in, const struct route_ask *ask,
+                      struct route *route, struct route_fault *fault)
+{
+	if (has_end(in->name, ".safetensors"))
+		return route_read_tensors(in, ask, route, fault);
+	if (has_end(in->name, ".json"))
+		return route_read_json(in, ask, route, fault);
+	if (!has_end(in->name, ".csv"))
+		return route_fail(
+			fault,
+			"%s: the form is known by the end of the name, "
+			"allowed are .csv, .json, .safetensors, .bin "
+			"with .idx.csv",
+			in->name);
+	return route_is_table(in) ? route_read_table(in, ask, route, fault)
+	                          : route_read_rows(in, ask, route, fault);
+}
+
+static bool open_one(const char *path, const struct route_ask *ask,
+                     struct route *route, struct route_fault *fault)
+{
+	struct route_bytes in;
+
+	if (!route_bytes_read(path, &in, fault))
+		return false;
+	const bool good = read_form(&in, ask, route, fault);
+
+	route_bytes_free(&in);
+	return good;
+}
+
+bool route_open(const char *path, const struct route_ask *ask,
+                struct route *route, struct route_fault *fault)
+{
+	const size_t n = strlen(path);
+	bool good;
+
+	*route = (struct route){0};
+	if (has_end(path, ".idx.csv"))
+		good = open_bin(path, n - strlen(".idx.csv"), ask, route,
+		                fault);
+	else if (has_end(path, ".bin"))
+		good = open_bin(path, n - strlen(".bin"), ask, route, fault);
+	else
+		good = open_one(path, ask, route, fault);
+	if (good && ask->mixed)
+		good = route_mix(route, fault);
+	if (!good)
+		route_close(route);
+	return good;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Loads in JSON: {"loads": [3, 1, 2]} or one array for each layer, and perhaps
+ * "slot_expert": the expert in each slot, -1 for an empty one.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+#include <ferry/plan.h>
+
+#include "route_parts.h"
+
+/* A whole number min..max. */
+static bool whole(const cJSON *item, double min, double max)
+{
+	return cJSON_IsNumber(item) && item->valuedouble >= min &&
+	       item->valuedouble <= max &&
+	       item->valuedouble == floor(item->valuedouble);
+}
+
+static bool read_layer(const char *name, const cJSON *array, int32_t layer,
+                       struct route *route, struct route_fault *fault)
+{
+	int64_t *const loads = route_loads(route, 0, layer);
+	const cJSON *item;
+	int32_t e = 0;
+
+	if (!cJSON_IsArray(array) ||
+	    cJSON_GetArraySize(array) != route->n_experts)
+		return route_fail(fault,
+		                  "%s: loads[%d] is no array of %d numbers, as "
+		                  "the first is",
+		                  name, layer, route->n_experts);
+	cJSON_ArrayForEach(item, array)
+	{
+		if (!whole(item, 0, (double)FERRY_MAX_LOAD))
+			return route_fail(fault,
+			                  "%s: loads[%d][%d] is no whole "
+			                  "number, allowed are 0..%" PRId64,
+			                  name, layer, e, FERRY_MAX_LOAD);
+		loads[e++] = (int64_t)item->valuedouble;
+	}
+	return true;
+}
+
+static bool read_slots(const char *name, const cJSON *array,
+                       struct route *route, struct route_fault *fault)
+{
+	const int n = cJSON_GetArraySize(array);
+	const cJSON *item;
+
+	if (!array)
+		return true;
+	if (!cJSON_IsArray(array) || n < 1 || n > ROUTE_MAX_EXPERTS)
+		return route_fail(
+			fault, "%s: slot_expert is no array of 1..%d numbers",
+			name, ROUTE_MAX_EXPERTS);
+	if (!route_alloc((size_t)n, sizeof(*route->slot_expert),
+	                 &route->slot_expert, fault))
+		return false;
+	cJSON_ArrayForEach(item, array)
+	{
+		if (!whole(item, -1, ROUTE_MAX_EXPERTS - 1))
+			return route_fail(fault,
+			                  "%s: slot_expert[%d] is no whole "
+			                  "number, allowed are -1..%d",
+			                  name, route->n_slots,
+			                  ROUTE_MAX_EXPERTS - 1);
+		route->slot_expert[route->n_slots++] =
+			(int32_t)item->valuedouble;
+	}
+	return true;
+}
+
+/* The layers: of a plain array there is one. */
+static bool read_loads(const char *name, const cJSON *loads,
+                       const struct route_ask *ask, struct route *route,
+                       struct route_fault *fault)
+{
+	const bool nested = cJSON_IsArray(loads) && loads->child &&
+	                    cJSON_IsArray(loads->child);
+	const cJSON *layer = nested ? loads->child : loads;
+	const int n_layers = nested ? cJSON_GetArraySize(loads) : 1;
+	const int n_experts = cJSON_GetArraySize(layer);
+
+	if (!cJSON_IsArray(loads) || n_experts < 1 ||
+	    n_experts > ROUTE_MAX_EXPERTS || n_layers > ROUTE_MAX_LAYERS)
+		return route_fail(
+			fault,
+			"%s: loads is to be an array of 1..%d numbers, "
+			"or of up to %d such arrays",
+			name, ROUTE_MAX_EXPERTS, ROUTE_MAX_LAYERS);
+	route->n_steps = 1;
+	route->n_layers = n_layers;
+	route->n_experts = n_experts;
+	if (!route_make(route, name, ask, false, fault))
+		return false;
+	for (int32_t l = 0; l < n_layers; l++, layer = layer->next)
+		if (!read_layer(name, layer, l, route, fault))
+			return false;
+	return true;
+}
+
+static bool read_object(const struct route_bytes *in, const cJSON *object,
+                        const struct route_ask *ask, struct route *route,
+                        struct route_fault *fault)
+{
+	if (!cJSON_IsObject(object))
+		return route_fail(fault, "%s: no JSON object with \"loads\"",
+		                  in->name);
+	return read_loads(in->name,
+	                  cJSON_GetObjectItemCaseSensitive(object, "loads"),
+	                  ask, route, fault) &&
+	       read_slots(
+		       in->name,
+		       cJSON_GetObjectItemCaseSensitive(object, "slot_expert"),
+		       route, fault);
+}
+
+bool route_read_json(const struct route_bytes *in, const struct route_ask *ask,
+                     struct route *route, struct route_fault *fault)
+{
+	const char *end = in->bytes;
+	cJSON *const document =
+		cJSON_ParseWithLengthOpts(in->bytes, in->n, &end, false);
+
+	if (!document)
+		return route_fail(fault, "%s: no JSON from byte %td on",
+		                  in->name, end - in->bytes);
+	const bool good = read_object(in, document, ask, route, fault);
+
+	cJSON_Delete(document);
+	return good;
+}
