@@ -170,9 +170,11 @@ ferry_placement_in_use(const struct ferry_placement *placement);
  * The permutation that moves least: reorders target[n_slots] (an expert per
  * slot, -1: empty) among ranks with equally many slots and within ranks so
  * that as many experts as possible stay where they are in `from`, first on
- * their rank, then in their slot; the optimum, by the assignment problem; ties
- * to the lower rank and slot. aligned[n_slots] may be target. *n_moved, where
- * not NULL, is the number of experts that a rank must fetch.
+ * their rank, then in their slot; the optimum, by the assignment problem.
+ * Between equals as many ranks as possible stay as in target; what is then
+ * still open is fixed. The time rises with the cube of the ranks.
+ * aligned[n_slots] may be target. *n_moved, where not NULL, is the number of
+ * experts that ranks must fetch.
  * Errors: INVAL, RANGE, NOMEM.
  */
 FERRY_API enum ferry_status
