@@ -1,11 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The planner's memory, and the way through a plan. */
-#include "plan_inner.h"
-
 #include <stdlib.h>
 #include <string.h>
 
+#include "../core/bits.h"
 #include "../core/ctx.h"
+#include "../core/sized.h"
+#include "plan_inner.h"
+
+static enum ferry_status allocate(struct ferry_planner *pl)
+{
+	const size_t n_ranks = (size_t)pl->problem.max_ranks;
+
+	pl->load = malloc(n_ranks * sizeof(*pl->load));
+	pl->left[0] = malloc(n_ranks * sizeof(*pl->left[0]));
+	pl->left[1] = malloc(n_ranks * sizeof(*pl->left[1]));
+	pl->taken = malloc((size_t)pl->problem.max_experts);
+	if (pl->load && pl->left[0] && pl->left[1] && pl->taken)
+		return FERRY_OK;
+	return ferry_fail(NULL, FERRY_NOMEM, "planner: %d experts, %d ranks",
+	                  pl->problem.max_experts, pl->problem.max_ranks);
+}
 
 enum ferry_status ferry_planner_create(int32_t max_experts, int32_t max_slots,
                                        int32_t max_ranks,
@@ -14,19 +29,21 @@ enum ferry_status ferry_planner_create(int32_t max_experts, int32_t max_slots,
 	if (!planner)
 		return ferry_fail(NULL, FERRY_INVAL,
 		                  "planner_create: planner is NULL");
-	struct ferry_planner *const p = calloc(1, sizeof(*p));
+	struct ferry_planner *const pl = calloc(1, sizeof(*pl));
 
-	if (!p)
+	if (!pl)
 		return ferry_fail(NULL, FERRY_NOMEM, "planner: %zu bytes",
-		                  sizeof(*p));
-	const enum ferry_status status = ferry_problem_init(
-		&p->problem, max_experts, max_slots, max_ranks);
+		                  sizeof(*pl));
+	enum ferry_status status = ferry_problem_init(&pl->problem, max_experts,
+	                                              max_slots, max_ranks);
 
+	if (!status)
+		status = allocate(pl);
 	if (status) {
-		free(p);
+		ferry_planner_destroy(pl);
 		return status;
 	}
-	*planner = p;
+	*planner = pl;
 	return FERRY_OK;
 }
 
@@ -35,5 +52,124 @@ void ferry_planner_destroy(struct ferry_planner *planner)
 	if (!planner)
 		return;
 	ferry_problem_destroy(&planner->problem);
+	free(planner->load);
+	free(planner->left[0]);
+	free(planner->left[1]);
+	free(planner->taken);
 	free(planner);
+}
+
+static enum ferry_status check_plan(const struct ferry_plan *plan)
+{
+	if (plan && plan->size >= sizeof(*plan))
+		return FERRY_OK;
+	return ferry_fail(NULL, FERRY_INVAL,
+	                  "plan: %s, plan->size must be sizeof(*plan), %zu",
+	                  plan ? "it has another size" : "plan is NULL",
+	                  sizeof(*plan));
+}
+
+/* Whether the fullest rank is so near the mean that the layer stays as is. */
+static bool is_below_threshold(const struct ferry_problem *p,
+                               int64_t load_before)
+{
+	return (__int128_t)load_before * p->sum_speed * 1000000 <
+	       (__int128_t)p->threshold_ppm * p->total * FERRY_SPEED_NORMAL;
+}
+
+/* Leaves the plan in the making. */
+static void choose_moves(struct ferry_planner *pl, int64_t load_before)
+{
+	plan_reset(pl);
+	if (is_below_threshold(&pl->problem, load_before))
+		return;
+	if (pl->problem.rule == FERRY_RULE_PORTFOLIO)
+		plan_portfolio(pl);
+	else
+		plan_freebalance(pl);
+	/* Weights are rounded, and what is reported is not. */
+	if (ferry_problem_max_load(&pl->problem, pl->load) > load_before)
+		plan_reset(pl);
+}
+
+static struct ferry_move describe(const struct ferry_problem *p,
+                                  struct plan_move move)
+{
+	const struct plan_cost cost = plan_move_cost(p, move);
+	const struct ferry_move m = {
+		.kind = p->slot_expert[move.to_slot] < 0 ? FERRY_MOVE_COPY
+	                                                 : FERRY_MOVE_SWAP,
+		.expert = p->slot_expert[move.from_slot],
+		.other = p->slot_expert[move.to_slot],
+		.from_slot = move.from_slot,
+		.to_slot = move.to_slot,
+		.from_rank = p->slot_rank[move.from_slot],
+		.to_rank = p->slot_rank[move.to_slot],
+		.cost_ns = max_i64(cost.there_ns, cost.back_ns),
+	};
+
+	return m;
+}
+
+/* Makes the moves once more, one after the other, to see what each gains. */
+static void write_moves(struct ferry_planner *pl, struct ferry_plan *plan)
+{
+	struct ferry_problem *const p = &pl->problem;
+	const int32_t n = pl->n_moves;
+	int64_t before = plan->load_before;
+
+	plan_reset(pl);
+	for (int32_t i = 0; i < n; i++) {
+		struct ferry_move *const m = &plan->moves[i];
+
+		*m = describe(p, pl->moves[i]);
+		plan_add_swap(pl, pl->moves[i]);
+		const int64_t after = ferry_problem_max_load(p, pl->load);
+
+		m->gain = before - after;
+		before = after;
+	}
+	plan->n_moves = n;
+	plan->load_after = before;
+}
+
+static uint64_t hash_moves(uint64_t h, const struct ferry_plan *plan)
+{
+	h = hash_u64(h, (uint64_t)plan->n_moves);
+	for (int32_t i = 0; i < plan->n_moves; i++) {
+		const struct ferry_move *const m = &plan->moves[i];
+
+		h = hash_u64(h, (uint64_t)m->from_slot << 32 |
+		                        (uint32_t)m->to_slot);
+	}
+	return h;
+}
+
+static int64_t mean_bound(const struct ferry_problem *p)
+{
+	return div_up(p->total * FERRY_SPEED_NORMAL, p->sum_speed);
+}
+
+enum ferry_status ferry_plan(struct ferry_planner *planner,
+                             const struct ferry_plan_in *in,
+                             struct ferry_plan *plan)
+{
+	struct ferry_plan_in own;
+
+	if (!planner)
+		return ferry_fail(NULL, FERRY_INVAL, "plan: planner is NULL");
+	FERRY_TRY(check_plan(plan));
+	FERRY_TRY(ferry_sized_copy(&own, sizeof(own), in, "plan input"));
+	struct ferry_problem *const p = &planner->problem;
+
+	FERRY_TRY(ferry_problem_fill(p, &own));
+	plan->layer = p->layer;
+	plan->total = (int64_t)((__int128_t)p->total * FERRY_SPEED_NORMAL *
+	                        p->n_ranks / p->sum_speed);
+	plan->load_before = ferry_problem_max_load(p, p->rank_load);
+	choose_moves(planner, plan->load_before);
+	write_moves(planner, plan);
+	plan->bound = mean_bound(p);
+	plan->hash = hash_moves(plan_hash_inputs(p), plan);
+	return FERRY_OK;
 }

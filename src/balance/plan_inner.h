@@ -1,12 +1,84 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the planner share. */
+/*
+ * What the parts of the planner share: a plan in the making with the loads and
+ * windows that it leaves, and the best one so far.
+ *
+ * A move is two slots. An empty to_slot gets a copy; else the two exchange
+ * their experts. Everything else about a move follows from the problem.
+ */
 #ifndef FERRY_PLAN_INNER_H
 #define FERRY_PLAN_INNER_H
 
 #include "problem.h"
 
+struct plan_move {
+	int32_t from_slot;
+	int32_t to_slot;
+};
+
+/* How good loads are: lower is better, the first difference decides. */
+struct plan_value {
+	int64_t max_time;
+	__uint128_t squares; /* of the times of all ranks */
+	int32_t n_moves;
+};
+
 struct ferry_planner {
 	struct ferry_problem problem;
+	/* The plan in the making. */
+	int32_t n_moves;
+	struct plan_move moves[FERRY_PLAN_MOVES];
+	int64_t *load;    /* [n_ranks] tokens after the moves */
+	int64_t *left[2]; /* [n_ranks] ns left of the window, out and in; with
+	                   * half_duplex all of it is in left[0] */
+	uint8_t *taken;   /* [n_experts] it is in a move */
+	/* The best plan so far. */
+	struct plan_value best_value;
+	int32_t best_n_moves;
+	struct plan_move best[FERRY_PLAN_MOVES];
 };
+
+static inline int64_t plan_time(const struct ferry_planner *pl, int32_t rank)
+{
+	return pl->load[rank] * pl->problem.weight[rank];
+}
+
+/* Forgets the plan in the making. */
+void plan_reset(struct ferry_planner *pl);
+
+/* What one move takes from the windows of two ranks. */
+struct plan_cost {
+	int64_t there_ns; /* from_rank to to_rank */
+	int64_t back_ns;  /* 0 for a copy */
+};
+
+/* What a move costs by the tables; 0 where there are none. */
+struct plan_cost plan_move_cost(const struct ferry_problem *p,
+                                struct plan_move move);
+
+/*
+ * Whether a move may be added: its experts are in no other move, each comes to
+ * a rank that does not hold it, and the windows have room for it.
+ */
+bool plan_may_move(const struct ferry_planner *pl, struct plan_move move);
+
+/* Adds a swap that plan_may_move allows, and takes back the last one. */
+void plan_add_swap(struct ferry_planner *pl, struct plan_move move);
+void plan_undo_swap(struct ferry_planner *pl);
+
+struct plan_value plan_value_of(const struct ferry_planner *pl);
+bool plan_is_better(const struct plan_value *a, const struct plan_value *b);
+
+/* Keeps the plan in the making where it is better than the best so far. */
+void plan_keep_better(struct ferry_planner *pl);
+
+/* FreeBalance's rule, either reading; leaves its plan in the making. */
+void plan_freebalance(struct ferry_planner *pl);
+
+/* Our own; leaves the best plan as best. */
+void plan_portfolio(struct ferry_planner *pl);
+
+/* Hash of the inputs, which that of the moves goes on from. */
+uint64_t plan_hash_inputs(const struct ferry_problem *p);
 
 #endif

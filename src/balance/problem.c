@@ -10,7 +10,7 @@
 #include "../core/placement_inner.h"
 #include "../core/sized.h"
 
-enum { MAX_SPEED = 1000000, MAX_GAMMA_MILLI = 1000000, WEIGHT_BITS = 22 };
+enum { MAX_SPEED = 1000000, MAX_GAMMA_MILLI = 100000, WEIGHT_BITS = 22 };
 
 /* Above these, no sum of costs could overflow any more. */
 #define MAX_ALPHA_NS    (((int64_t)1 << 50) - 1)
@@ -45,11 +45,19 @@ enum ferry_status ferry_problem_init(struct ferry_problem *p,
 	p->speed = malloc(n_ranks * sizeof(*p->speed));
 	p->weight = malloc(n_ranks * sizeof(*p->weight));
 	p->window = malloc(n_ranks * sizeof(*p->window));
-	if (p->slot_load && p->rank_load && p->speed && p->weight && p->window)
-		return FERRY_OK;
-	ferry_problem_destroy(p);
-	return ferry_fail(NULL, FERRY_NOMEM, "planner: %d slots, %d ranks",
-	                  max_slots, max_ranks);
+	enum ferry_status status = FERRY_OK;
+
+	if (!p->slot_load || !p->rank_load || !p->speed || !p->weight ||
+	    !p->window)
+		status = ferry_fail(NULL, FERRY_NOMEM,
+		                    "planner: %d slots, %d ranks", max_slots,
+		                    max_ranks);
+	if (!status)
+		status = ferry_sharing_init(&p->sharing, max_experts, max_slots,
+		                            max_ranks);
+	if (status)
+		ferry_problem_destroy(p);
+	return status;
 }
 
 void ferry_problem_destroy(struct ferry_problem *p)
@@ -59,6 +67,7 @@ void ferry_problem_destroy(struct ferry_problem *p)
 	free(p->speed);
 	free(p->weight);
 	free(p->window);
+	ferry_sharing_destroy(&p->sharing);
 	memset(p, 0, sizeof(*p));
 }
 
@@ -226,9 +235,9 @@ static void take_speed(struct ferry_problem *p, const struct ferry_plan_in *in)
 	}
 	if (!p->has_speed)
 		return;
-	int32_t bits = 62 - bits_of(p->n_ranks) - bits_of(p->total);
+	int32_t bits = 54 - bits_of(p->n_ranks) - bits_of(p->total);
 
-	bits = bits < WEIGHT_BITS ? bits : WEIGHT_BITS;
+	bits = bits > WEIGHT_BITS ? WEIGHT_BITS : bits < 0 ? 0 : bits;
 	for (int32_t r = 0; r < p->n_ranks; r++) {
 		const int64_t s = p->speed[r];
 
@@ -279,8 +288,28 @@ static void share_load(struct ferry_problem *p, int32_t expert)
 		ferry_share_even(p->loads[expert], slots, n, p->slot_load);
 }
 
+/* Slot loads of experts with a choice, as ferry_split_quotas would do it. */
+static void share_exactly(struct ferry_problem *p)
+{
+	struct ferry_sharing *const s = &p->sharing;
+
+	ferry_sharing_ask(s, p->placement, p->loads,
+	                  p->has_speed ? p->speed : NULL);
+	ferry_sharing_answer(s);
+	for (int32_t e = 0; e < s->in.n_experts; e++) {
+		const int32_t begin = s->in.first[e];
+		const int32_t *const slots =
+			p->replicas + p->first_replica[s->expert[e]];
+
+		for (int32_t i = begin; i < s->in.first[e + 1]; i++)
+			p->slot_load[slots[i - begin]] = s->room.share[i];
+	}
+}
+
 static void take_loads(struct ferry_problem *p)
 {
+	const bool exact = p->placement->split == FERRY_SPLIT_EXACT;
+
 	memset(p->slot_load, 0, (size_t)p->n_slots * sizeof(*p->slot_load));
 	p->has_replicas = false;
 	for (int32_t e = 0; e < p->n_experts; e++) {
@@ -291,8 +320,11 @@ static void take_loads(struct ferry_problem *p)
 			continue;
 		}
 		p->has_replicas = true;
-		share_load(p, e);
+		if (!exact)
+			share_load(p, e);
 	}
+	if (exact && p->has_replicas)
+		share_exactly(p);
 	for (int32_t r = 0; r < p->n_ranks; r++) {
 		int64_t sum = 0;
 

@@ -6,12 +6,13 @@
  *
  * Loads are tokens. The time of a rank is its tokens times its weight, an
  * integer: 1 on ranks of one speed. Otherwise weights are in proportion to
- * 1 / speed as nearly as 64 bits hold n_ranks times the largest time.
+ * 1 / speed as nearly as n_ranks times the largest time stays below 2^54, so
+ * that objectives fit into 128 bits.
  */
 #ifndef FERRY_PROBLEM_H
 #define FERRY_PROBLEM_H
 
-#include <ferry/plan.h>
+#include "sharing.h"
 
 /* A time that is beyond every window. */
 #define FERRY_COST_NEVER ((int64_t)1 << 60)
@@ -45,7 +46,8 @@ struct ferry_problem {
 	enum ferry_plan_rule rule;
 	int32_t gamma_milli; /* 0: none */
 	bool tight_bound;
-	int32_t max_experts; /* what there is memory for */
+	struct ferry_sharing sharing; /* of the loads, where split is EXACT */
+	int32_t max_experts;          /* what there is memory for */
 	int32_t max_slots;
 	int32_t max_ranks;
 };
