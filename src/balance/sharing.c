@@ -51,34 +51,44 @@ void ferry_sharing_destroy(struct ferry_sharing *sharing)
 	memset(sharing, 0, sizeof(*sharing));
 }
 
-void ferry_sharing_ask(struct ferry_sharing *sharing,
+void ferry_sharing_map(struct ferry_sharing *sharing,
                        const struct ferry_placement *placement,
-                       const int64_t *loads, const int32_t *speed)
+                       const int32_t *speed)
 {
 	const struct ferry_placement *const p = placement;
 	int32_t n_experts = 0, n = 0;
 
-	memset(sharing->fixed, 0, (size_t)p->map.n_ranks * sizeof(int64_t));
 	for (int32_t e = 0; e < p->n_experts; e++) {
-		const int32_t begin = p->first_replica[e];
-		const int32_t end = p->first_replica[e + 1];
-
-		if (end - begin == 1) {
-			const int32_t slot = p->replicas[begin];
-
-			sharing->fixed[p->map.slot_rank[slot]] += loads[e];
+		if (placement_n_replicas(p, e) == 1)
 			continue;
-		}
 		sharing->expert[n_experts] = e;
-		sharing->load[n_experts] = loads[e];
 		sharing->first[n_experts++] = n;
-		for (int32_t i = begin; i < end; i++)
+		for (int32_t i = p->first_replica[e];
+		     i < p->first_replica[e + 1]; i++)
 			sharing->rank[n++] = p->map.slot_rank[p->replicas[i]];
 	}
 	sharing->first[n_experts] = n;
 	sharing->in.n_ranks = p->map.n_ranks;
 	sharing->in.n_experts = n_experts;
 	sharing->in.speed = speed;
+}
+
+void ferry_sharing_ask(struct ferry_sharing *sharing,
+                       const struct ferry_placement *placement,
+                       const int64_t *loads, const int32_t *speed)
+{
+	const struct ferry_placement *const p = placement;
+
+	ferry_sharing_map(sharing, placement, speed);
+	for (int32_t i = 0; i < sharing->in.n_experts; i++)
+		sharing->load[i] = loads[sharing->expert[i]];
+	memset(sharing->fixed, 0, (size_t)p->map.n_ranks * sizeof(int64_t));
+	for (int32_t e = 0; e < p->n_experts; e++) {
+		const int32_t slot = p->replicas[p->first_replica[e]];
+
+		if (placement_n_replicas(p, e) == 1)
+			sharing->fixed[p->map.slot_rank[slot]] += loads[e];
+	}
 }
 
 int64_t ferry_sharing_answer(struct ferry_sharing *sharing)

@@ -27,9 +27,15 @@ enum ferry_status ferry_sharing_init(struct ferry_sharing *sharing,
 void ferry_sharing_destroy(struct ferry_sharing *sharing);
 
 /*
- * Writes the question down. The placement is within what there is memory for;
- * loads and speeds have been checked; speed must stay, or is NULL.
+ * Writes the question down, all but load and fixed. The placement is within
+ * what there is memory for; speeds have been checked and must stay, or are
+ * NULL.
  */
+void ferry_sharing_map(struct ferry_sharing *sharing,
+                       const struct ferry_placement *placement,
+                       const int32_t *speed);
+
+/* The whole question, from loads that have been checked. */
 void ferry_sharing_ask(struct ferry_sharing *sharing,
                        const struct ferry_placement *placement,
                        const int64_t *loads, const int32_t *speed);

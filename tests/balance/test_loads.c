@@ -10,9 +10,10 @@
 #include <ferry/plan.h>
 
 #include "core/bits.h"
+#include "random_map.h"
 #include "test_seed.h"
 
-enum { RANKS = 6, SLOTS = 8 };
+enum { RANKS = 6, SLOTS = RANKS * RANDOM_MAP_SLOTS };
 
 static uint64_t seed;
 
@@ -203,39 +204,6 @@ static void refusals(void **state)
 	ferry_placement_destroy(p);
 }
 
-/* A random placement: every expert somewhere, the other slots at random. */
-static struct ferry_placement *create_random(int32_t *n_experts,
-                                             int32_t *n_ranks)
-{
-	struct ferry_placement_config c = FERRY_PLACEMENT_CONFIG_INIT;
-	int32_t slots[RANKS], map[RANKS * SLOTS];
-
-	c.n_ranks = 1 + (int32_t)below(RANKS);
-	c.n_experts = 1 + (int32_t)below(c.n_ranks * SLOTS);
-	for (int32_t r = 0; r < RANKS; r++)
-		slots[r] = SLOTS;
-	memset(map, 0xff, sizeof(map));
-	/* Experts go to ranks in turn, copies where there is room. */
-	for (int32_t e = 0; e < c.n_experts; e++)
-		map[e % c.n_ranks * SLOTS + e / c.n_ranks] = e;
-	for (int32_t s = 0; s < c.n_ranks * SLOTS; s++) {
-		const int32_t e = (int32_t)below(c.n_experts);
-		const int32_t *const own = map + s / SLOTS * SLOTS;
-		bool here = map[s] >= 0;
-
-		for (int32_t i = 0; i < SLOTS; i++)
-			here |= own[i] == e;
-		if (!here)
-			map[s] = e;
-	}
-	c.expert_slots = slots;
-	c.slot_expert = map;
-	c.split = FERRY_SPLIT_EXACT;
-	*n_experts = c.n_experts;
-	*n_ranks = c.n_ranks;
-	return create(&c);
-}
-
 /* Tokens of experts that are nowhere but on ranks of a set. */
 static int64_t confined(const struct ferry_placement *p, const int64_t *loads,
                         int32_t n_experts, uint32_t set)
@@ -256,16 +224,35 @@ static int64_t confined(const struct ferry_placement *p, const int64_t *loads,
 	return sum;
 }
 
+/* Sums of quotas over experts, and over ranks. */
+static void check_sums(const struct ferry_placement *p, const int64_t *quota,
+                       const int64_t *loads, const int64_t *rank_loads)
+{
+	int64_t of_expert[SLOTS] = {0}, of_rank[RANKS] = {0};
+
+	for (int32_t s = 0; s < ferry_placement_n_slots(p); s++) {
+		const int32_t e = ferry_placement_expert(p, s);
+
+		assert_true(quota[s] >= 0 && (e >= 0 || !quota[s]));
+		of_rank[ferry_placement_rank(p, s)] += quota[s];
+		of_expert[e >= 0 ? e : 0] += quota[s];
+	}
+	for (int32_t e = 0; e < ferry_placement_n_experts(p); e++)
+		assert_int_equal(of_expert[e], loads[e]);
+	for (int32_t r = 0; r < RANKS; r++)
+		assert_int_equal(of_rank[r], rank_loads[r]);
+}
+
 static void quotas_of_random_placements(void **state)
 {
 	(void)state;
 	for (int i = 0; i < 500; i++) {
-		int64_t loads[RANKS * SLOTS], quota[RANKS * SLOTS], most;
-		int64_t sum[RANKS * SLOTS] = {0}, want = 0;
-		int64_t at[RANKS] = {0}, rank_loads[RANKS];
-		int32_t n_experts, n_ranks;
+		const int32_t n_ranks = 1 + (int32_t)below(RANKS);
 		struct ferry_placement *const p =
-			create_random(&n_experts, &n_ranks);
+			random_map(&seed, n_ranks, FERRY_SPLIT_EXACT);
+		int64_t loads[SLOTS], quota[SLOTS], most, want = 0;
+		int64_t rank_loads[RANKS] = {0};
+		const int32_t n_experts = ferry_placement_n_experts(p);
 
 		for (int32_t e = 0; e < n_experts; e++)
 			loads[e] = below(i % 2 ? 20 : INT64_C(1) << 33);
@@ -274,24 +261,14 @@ static void quotas_of_random_placements(void **state)
 			FERRY_OK);
 		assert_int_equal(ferry_rank_loads(p, loads, rank_loads),
 		                 FERRY_OK);
-		for (int32_t s = 0; s < n_ranks * SLOTS; s++) {
-			const int32_t e = ferry_placement_expert(p, s);
-
-			assert_true(quota[s] >= 0 && (e >= 0 || !quota[s]));
-			at[s / SLOTS] += quota[s];
-			sum[e >= 0 ? e : 0] += quota[s];
-		}
-		assert_memory_equal(sum, loads,
-		                    (size_t)n_experts * sizeof(sum[0]));
-		assert_memory_equal(at, rank_loads,
-		                    (size_t)n_ranks * sizeof(at[0]));
+		check_sums(p, quota, loads, rank_loads);
 		for (uint32_t set = 1; set < 1u << n_ranks; set++)
 			want = max_i64(
 				want, div_up(confined(p, loads, n_experts, set),
 			                     __builtin_popcount(set)));
 		assert_int_equal(most, want);
 		for (int32_t r = 0; r < n_ranks; r++)
-			assert_true(at[r] <= want);
+			assert_true(rank_loads[r] <= want);
 		ferry_placement_destroy(p);
 	}
 }
