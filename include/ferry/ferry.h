@@ -12,6 +12,7 @@
 #include <ferry/placement.h>
 #include <ferry/plan.h>
 #include <ferry/predict.h>
+#include <ferry/split.h>
 #include <ferry/status.h>
 #include <ferry/trace.h>
 

@@ -86,8 +86,9 @@ bool ferry_exact_encode(const struct ferry_exact_ids *in, const int32_t *code,
 	return true;
 }
 
-void ferry_exact_tally(const struct ferry_placement *placement,
-                       const int32_t *counts, int32_t *fixed, int32_t *choice)
+int32_t ferry_exact_tally(const struct ferry_placement *placement,
+                          const int32_t *counts, int32_t *fixed,
+                          int32_t *choice)
 {
 	int32_t n = 0;
 
@@ -100,6 +101,7 @@ void ferry_exact_tally(const struct ferry_placement *placement,
 		else
 			fixed[placement->map.slot_rank[slot]] += counts[e];
 	}
+	return n;
 }
 
 /* The list that is being written. */

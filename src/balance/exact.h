@@ -70,10 +70,11 @@ bool ferry_exact_encode(const struct ferry_exact_ids *in, const int32_t *code,
 /*
  * What a source tells the others of its counts[n_experts]: adds to fixed
  * [n_ranks], the tokens of each rank that have no choice, and writes
- * choice[in.n_experts], those of each expert that has one.
+ * choice[], those of each expert that has one. Returns how many these are.
  */
-void ferry_exact_tally(const struct ferry_placement *placement,
-                       const int32_t *counts, int32_t *fixed, int32_t *choice);
+int32_t ferry_exact_tally(const struct ferry_placement *placement,
+                          const int32_t *counts, int32_t *fixed,
+                          int32_t *choice);
 
 /*
  * Runs of source `own` for one expert that has a choice, by the rule above.

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* See random_map.h. */
 #include "random_map.h"
 
 #include <setjmp.h>

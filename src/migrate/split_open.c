@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing a splitter. */
+#include "split_inner.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "../core/clock.h"
+#include "../core/sized.h"
+
+enum { MAX_TOPK = 64, MAX_SLOTS = 256 };
+
+/* What must be equal on all ranks, with defaults filled in. */
+#define COMPARED_FIELDS(X)                                                     \
+	X(max_tokens)                                                          \
+	X(topk)                                                                \
+	X(max_experts)                                                         \
+	X(max_expert_slots)                                                    \
+	X(n_slots)                                                             \
+	X(group_size)                                                          \
+	X(bad_id)
+
+enum compared_field {
+#define X(name) FIELD_##name,
+	COMPARED_FIELDS(X)
+#undef X
+		N_FIELDS,
+};
+
+static const char *const field_names[N_FIELDS] = {
+#define X(name) #name,
+	COMPARED_FIELDS(X)
+#undef X
+};
+
+struct card {
+	int32_t fields[N_FIELDS];
+};
+
+static enum ferry_status check_range(const struct ferry_splitter *s,
+                                     const char *name, int32_t value,
+                                     int32_t most)
+{
+	if (value >= 1 && value <= most)
+		return FERRY_OK;
+	return ferry_fail(&s->world->ctx, FERRY_RANGE,
+	                  "splitter_open: %s is %d, allowed are 1..%d", name,
+	                  value, most);
+}
+
+static enum ferry_status check_sizes(const struct ferry_splitter *s)
+{
+	const struct ferry_splitter_config *const c = &s->config;
+
+	FERRY_TRY(check_range(s, "max_tokens", c->max_tokens, INT32_MAX));
+	FERRY_TRY(check_range(s, "topk", c->topk, MAX_TOPK));
+	FERRY_TRY(check_range(s, "max_experts", c->max_experts,
+	                      FERRY_MAX_EXPERTS));
+	FERRY_TRY(check_range(s, "max_expert_slots", c->max_expert_slots,
+	                      FERRY_MAX_EXPERTS));
+	FERRY_TRY(check_range(s, "n_slots", c->n_slots, MAX_SLOTS));
+	if (c->bad_id != FERRY_BAD_ID_ERROR && c->bad_id != FERRY_BAD_ID_SKIP)
+		return ferry_fail(&s->world->ctx, FERRY_RANGE,
+		                  "splitter_open: bad_id is %d, allowed are "
+		                  "0..1",
+		                  (int)c->bad_id);
+	if (c->group_size < 1 || s->world->n_ranks % c->group_size)
+		return ferry_fail(&s->world->ctx, FERRY_INVAL,
+		                  "splitter_open: group_size is %d, it must "
+		                  "divide the %d ranks",
+		                  c->group_size, s->world->n_ranks);
+	return FERRY_OK;
+}
+
+/* Counts of a rank fit into int32, sums of all into FERRY_MAX_LOAD. */
+static enum ferry_status check_sums(const struct ferry_splitter *s)
+{
+	const int64_t choices = (int64_t)s->config.max_tokens * s->config.topk;
+
+	if (choices <= INT32_MAX &&
+	    choices <= FERRY_MAX_LOAD / s->world->n_ranks)
+		return FERRY_OK;
+	return ferry_fail(&s->world->ctx, FERRY_RANGE,
+	                  "splitter_open: max_tokens * topk is %" PRId64
+	                  ", allowed are 1..%" PRId64,
+	                  choices,
+	                  FERRY_MAX_LOAD / s->world->n_ranks < INT32_MAX
+	                          ? FERRY_MAX_LOAD / s->world->n_ranks
+	                          : INT32_MAX);
+}
+
+static enum ferry_status take_config(struct ferry_splitter *s,
+                                     const struct ferry_splitter_config *config)
+{
+	struct ferry_splitter_config *const c = &s->config;
+
+	FERRY_TRY(ferry_sized_copy(c, sizeof(*c), config,
+	                           "splitter_open: config"));
+	if (s->world->device != FERRY_DEVICE_CPU)
+		return ferry_fail(&s->world->ctx, FERRY_UNSUPPORTED,
+		                  "splitter_open: the world is one of GPUs; "
+		                  "open one with FERRY_DEVICE_CPU beside it "
+		                  "for this");
+	c->n_slots += c->n_slots == 0;
+	c->group_size += c->group_size == 0;
+	if (c->max_expert_slots == 0)
+		c->max_expert_slots = c->max_experts;
+	FERRY_TRY(check_sizes(s));
+	FERRY_TRY(check_sums(s));
+	s->n_sources = s->world->n_ranks / c->group_size;
+	s->source = s->world->rank / c->group_size;
+	return FERRY_OK;
+}
+
+static int32_t *words(size_t n)
+{
+	return malloc(n * sizeof(int32_t));
+}
+
+static bool allocate_slots(struct ferry_splitter *s)
+{
+	const size_t n = (size_t)s->config.max_tokens * (size_t)s->config.topk;
+
+	s->slots = calloc((size_t)s->config.n_slots, sizeof(*s->slots));
+	for (int32_t i = 0; s->slots && i < s->config.n_slots; i++) {
+		s->slots[i].code = words(n);
+		if (!s->slots[i].code)
+			return false;
+	}
+	return s->slots;
+}
+
+static enum ferry_status allocate(struct ferry_splitter *s)
+{
+	const size_t n_experts = (size_t)s->config.max_experts;
+	const size_t n_slots = (size_t)s->config.max_expert_slots;
+
+	FERRY_TRY(ferry_sharing_init(&s->sharing, s->config.max_experts,
+	                             s->config.max_expert_slots,
+	                             s->world->n_ranks));
+	s->region.items =
+		calloc((size_t)s->world->n_ranks, sizeof(*s->region.items));
+	s->code_of = words(n_experts);
+	s->counts = words(n_experts);
+	s->source_count = words((size_t)s->n_sources);
+	s->runs.slot = words(n_slots);
+	s->runs.left = words(n_slots);
+	s->runs.at = words(n_experts);
+	if (allocate_slots(s) && s->region.items && s->code_of && s->counts &&
+	    s->source_count && s->runs.slot && s->runs.left && s->runs.at)
+		return FERRY_OK;
+	return ferry_fail(&s->world->ctx, FERRY_NOMEM,
+	                  "splitter_open: %d slots of %d tokens, %d experts",
+	                  s->config.n_slots, s->config.max_tokens,
+	                  s->config.max_experts);
+}
+
+static enum ferry_status prepare(struct ferry_splitter *s,
+                                 const struct ferry_splitter_config *config)
+{
+	FERRY_TRY(take_config(s, config));
+	return allocate(s);
+}
+
+static enum ferry_status compare(const struct ferry_splitter *s,
+                                 const struct card *all)
+{
+	for (int32_t r = 1; r < s->world->n_ranks; r++)
+		for (int f = 0; f < N_FIELDS; f++)
+			if (all[r].fields[f] != all[0].fields[f])
+				return ferry_fail(
+					&s->world->ctx, FERRY_MISMATCH,
+					"splitter_open: %s is %d on rank %d, "
+					"%d on rank 0",
+					field_names[f], all[r].fields[f], r,
+					all[0].fields[f]);
+	return FERRY_OK;
+}
+
+/* Do all ranks open the same? `mine`: how the own preparation went. */
+static enum ferry_status agree(struct ferry_splitter *s, enum ferry_status mine)
+{
+	struct ferry_world *const world = s->world;
+	struct card *all = calloc((size_t)world->n_ranks, sizeof(*all));
+	const struct card own = {{
+#define X(name) (int32_t) s->config.name,
+		COMPARED_FIELDS(X)
+#undef X
+	}};
+
+	if (!all && mine == FERRY_OK)
+		mine = ferry_fail(&world->ctx, FERRY_NOMEM,
+		                  "splitter_open: configurations of %d ranks",
+		                  world->n_ranks);
+	enum ferry_status status =
+		ferry_agree(world->boot, mine, &own, all, sizeof(own),
+	                    ferry_deadline_ns(world->open_timeout_ms));
+
+	if (status == FERRY_OK)
+		status = compare(s, all);
+	free(all);
+	return status;
+}
+
+static enum ferry_status open_parts(struct ferry_splitter *s,
+                                    const struct ferry_splitter_config *config)
+{
+	FERRY_TRY(agree(s, prepare(s, config)));
+	return ferry_split_region_open(&s->region, s->world, s->config.n_slots,
+	                               sizeof(struct ferry_split_head) +
+	                                       split_max_words(s) *
+	                                               sizeof(int32_t));
+}
+
+enum ferry_status
+ferry_splitter_open(struct ferry_world *world,
+                    const struct ferry_splitter_config *config,
+                    struct ferry_splitter **splitter)
+{
+	if (!world || !splitter)
+		return ferry_fail(world ? &world->ctx : NULL, FERRY_INVAL,
+		                  "splitter_open: %s is NULL",
+		                  world ? "splitter" : "world");
+	struct ferry_splitter *const s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return ferry_fail(&world->ctx, FERRY_NOMEM,
+		                  "splitter_open: %zu bytes", sizeof(*s));
+	s->world = world;
+	const enum ferry_status status = open_parts(s, config);
+
+	if (status != FERRY_OK) {
+		ferry_splitter_close(s);
+		return status;
+	}
+	*splitter = s;
+	return FERRY_OK;
+}
+
+void ferry_splitter_close(struct ferry_splitter *splitter)
+{
+	struct ferry_splitter *const s = splitter;
+
+	if (!s)
+		return;
+	ferry_split_region_close(&s->region);
+	free(s->region.items);
+	for (int32_t i = 0; s->slots && i < s->config.n_slots; i++)
+		free(s->slots[i].code);
+	free(s->slots);
+	free(s->code_of);
+	free(s->counts);
+	free(s->source_count);
+	free(s->runs.slot);
+	free(s->runs.left);
+	free(s->runs.at);
+	ferry_sharing_destroy(&s->sharing);
+	free(s);
+}
