@@ -66,6 +66,7 @@ enum ferry_cuda_detail {
 	/* Others have failed; this rank waited for root, -1: for nobody. For
 	 * the own host only. */
 	FERRY_CUDA_ASKED,
+	FERRY_CUDA_ODD_TABLES, /* something is wrong with them, and not what */
 };
 
 /*

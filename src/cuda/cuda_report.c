@@ -77,6 +77,26 @@ static void say_order(const struct ferry_moe *moe,
 	         where, r->root);
 }
 
+/* By the rank that looked: nobody else is known to be at fault. */
+static void say_odd(const struct ferry_moe *moe,
+                    const struct ferry_cuda_record *r,
+                    struct ferry_blame *blame)
+{
+	char where[96];
+
+	name_place(moe, r, where);
+	blame->verdict = (struct ferry_verdict){
+		.status = FERRY_INTERNAL,
+		.root = r->root,
+		.token = -1,
+		.choice = -1,
+	};
+	snprintf(blame->text, sizeof(blame->text),
+	         "%sthe GPU of rank %d found something wrong with the tables, "
+	         "and not what",
+	         where, r->root);
+}
+
 static void say_mark(const struct ferry_moe *moe,
                      const struct ferry_cuda_record *r,
                      struct ferry_blame *blame)
@@ -129,6 +149,9 @@ static void say(const struct ferry_moe *moe, const struct ferry_cuda_record *r,
 		break;
 	case FERRY_CUDA_BAD_ORDER:
 		say_order(moe, r, blame);
+		break;
+	case FERRY_CUDA_ODD_TABLES:
+		say_odd(moe, r, blame);
 		break;
 	case FERRY_CUDA_WAITED:
 		say_waited(moe, r, blame);

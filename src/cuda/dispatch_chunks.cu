@@ -381,9 +381,14 @@ static int load(const struct ferry_cuda_channel *ch, struct ferry_cuda_fit *fit)
 static int launch(const struct ferry_cuda_dispatch *args, int32_t ctas,
                   struct CUstream_st *stream)
 {
-	dispatch_chunks<<<ctas, CHUNKS_THREADS, chunks_ring_bytes(&args->ch),
-	                  stream>>>(*args);
-	return cudaGetLastError();
+	cudaLaunchConfig_t config = {};
+
+	config.gridDim = dim3((unsigned)ctas);
+	config.blockDim = dim3(CHUNKS_THREADS);
+	config.dynamicSmemBytes = chunks_ring_bytes(&args->ch);
+	config.stream = stream;
+	/* Its own answer: the last error may be one of the caller's. */
+	return cudaLaunchKernelEx(&config, dispatch_chunks, *args);
 }
 
 extern "C" const struct ferry_cuda_dispatch_ops ferry_cuda_dispatch_chunks = {

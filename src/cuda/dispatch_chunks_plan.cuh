@@ -67,8 +67,7 @@ is_walkable(const struct ferry_cuda_channel *ch, const struct ferry_table *h)
 static __device__ inline bool is_odd_head(const struct chunks *c,
                                           const struct ferry_table *h)
 {
-	const uint64_t own =
-		c->a->in.id_kind == FERRY_ID_SLOT ? 0 : c->a->placement.hash;
+	const uint64_t own = placement_hash_of(c);
 
 	return !is_walkable(&c->a->ch, h) || h->mark_status ||
 	       h->epoch != c->epoch || h->hidden != c->a->in.hidden ||

@@ -302,6 +302,16 @@ static __device__ inline void latch_part(const struct chunks *c,
 	}
 }
 
+/* What others must agree with. 0: nothing, as of an empty batch by default. */
+static __device__ __forceinline__ uint64_t
+placement_hash_of(const struct chunks *c)
+{
+	const struct ferry_cuda_placement *p = &c->a->placement;
+	const bool named = p->first || c->n_tokens > 0;
+
+	return c->a->in.id_kind == FERRY_ID_SLOT || !named ? 0 : p->hash;
+}
+
 static __device__ inline void send_head(const struct chunks *c, int32_t thread,
                                         int32_t n_threads)
 {
@@ -310,8 +320,7 @@ static __device__ inline void send_head(const struct chunks *c, int32_t thread,
 	struct ferry_table h = {};
 
 	h.epoch = c->epoch;
-	h.placement_hash =
-		a->in.id_kind == FERRY_ID_SLOT ? 0 : a->placement.hash;
+	h.placement_hash = placement_hash_of(c);
 	h.n_tokens = c->n_tokens;
 	h.topk = a->in.topk;
 	h.hidden = a->in.hidden;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The caller's surroundings: whatever device is current stays current, two
- * worlds live in one process, and the legacy stream is a stream.
+ * worlds live in one process, the legacy stream is a stream, and an error that
+ * the caller has not looked at is not the channel's.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -196,6 +197,44 @@ static void the_legacy_stream_is_a_stream(void **state)
 	ranks_run(&how, legacy_body);
 }
 
+/* The last error of the thread is one before each call. */
+#define AFTER_ERROR(call)                                                      \
+	do {                                                                   \
+		RANKS_CHECK(cudaSetDevice(1 << 20) != cudaSuccess);            \
+		call;                                                          \
+	} while (0)
+
+static void error_body(struct rank *rank)
+{
+	const struct ferry_moe_config config = small();
+	struct drive_step step = step_of(rank, run_args.seed);
+
+	lab_device(rank);
+	step.from = FERRY_FROM_PACKED;
+	struct drive *d = drive_open(rank, &config, NULL);
+	struct drive_op *op = drive_begin(d, 0, &step);
+
+	AFTER_ERROR(drive_dispatch_send(op));
+	AFTER_ERROR(drive_dispatch_recv(op));
+	AFTER_ERROR(drive_combine_send(op));
+	AFTER_ERROR(drive_combine_recv(op));
+	drive_end(op);
+	op = drive_begin(d, 0, &step);
+	AFTER_ERROR(drive_dispatch_fused(op));
+	AFTER_ERROR(drive_combine_fused(op));
+	drive_end(op);
+	(void)cudaGetLastError();
+	drive_close(d);
+}
+
+static void an_error_of_the_caller_ends_nothing(void **state)
+{
+	const struct ranks how = run_args_ranks(2);
+
+	(void)state;
+	ranks_run(&how, error_body);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -203,6 +242,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_current_device_is_taken),
 		cmocka_unit_test(two_worlds_in_one_process),
 		cmocka_unit_test(the_legacy_stream_is_a_stream),
+		cmocka_unit_test(an_error_of_the_caller_ends_nothing),
 	};
 
 	lab_read(argc, argv);

@@ -101,6 +101,9 @@ static void test_tables(void **state)
 	r.detail = FERRY_CUDA_BAD_MATE;
 	check(&r, "dispatch: ids or weights of rank 3 differ from those of "
 	          "rank 2, which is in its group");
+	r = record_of(FERRY_INTERNAL, FERRY_CUDA_ODD_TABLES);
+	check(&r, "dispatch_recv: slot 2, dispatch 5: the GPU of rank 3 found "
+	          "something wrong with the tables, and not what");
 }
 
 static void test_room(void **state)

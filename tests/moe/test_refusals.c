@@ -183,6 +183,40 @@ static void another_placement_is_named(void **state)
 	run(3, placement_body, NULL);
 }
 
+/* Of no tokens, which only memory knows to be none, and no placement named. */
+static void empty_body(struct rank *rank)
+{
+	static const int32_t other[8] = {0, 1, 2, 3, 4, 5, 7, 6};
+	struct drive_step step = {.from = FERRY_FROM_PACKED};
+	struct ferry_placement_config p = FERRY_PLACEMENT_CONFIG_INIT;
+	const struct ferry_moe_config config = small();
+	struct drive *d;
+	struct drive_op *op;
+
+	p.n_experts = 8;
+	p.n_ranks = rank->n_ranks;
+	p.slot_expert = other;
+	d = drive_open(rank, &config, &p);
+	step.spec.seed = run_args.seed;
+	step.spec.count_by_pointer = true;
+	step.n_tokens[1] = 4;
+	op = drive_begin(d, 0, &step);
+	if (rank->rank != 1)
+		drive_batch(op)->in.placement = NULL;
+	drive_dispatch_send(op);
+	drive_dispatch_recv(op);
+	drive_combine_send(op);
+	drive_combine_recv(op);
+	drive_end(op);
+	drive_close(d);
+}
+
+static void an_empty_batch_has_any_placement(void **state)
+{
+	(void)state;
+	run(3, empty_body, NULL);
+}
+
 /* Everything to one expert, and room for less (nccl-extensions 9d4d94b). */
 static void overflow_body(struct rank *rank)
 {
@@ -349,6 +383,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_bad_count_in_memory_is_named),
 		cmocka_unit_test(another_hidden_size_is_named),
 		cmocka_unit_test(another_placement_is_named),
+		cmocka_unit_test(an_empty_batch_has_any_placement),
 		cmocka_unit_test(overflow_is_an_error_everywhere),
 		cmocka_unit_test(groups_that_differ_are_named),
 		cmocka_unit_test(who_comes_late_learns_the_same),
