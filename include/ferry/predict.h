@@ -31,13 +31,14 @@ struct ferry_router {
 	int32_t n_experts; /* 1..FERRY_MAX_EXPERTS */
 	int32_t topk;      /* 1..64, <= n_experts */
 	enum ferry_score score;
-	/* [n_experts] added to the score for choosing, not for weighing. */
+	/* [n_experts] finite, added to the score for choosing, not for
+	 * weighing. NULL: none */
 	const float *bias;
 	int32_t n_groups; /* of consecutive experts; 0: 1. Divides n_experts */
 	int32_t topk_groups; /* groups that may be chosen from; 0: all */
 	enum ferry_group_score group_score;
 	bool renormalise;   /* weights of a token sum to 1 */
-	float weight_scale; /* factor of every weight; 0: 1 */
+	float weight_scale; /* then a factor of each, finite, > 0; 0: 1 */
 };
 #define FERRY_ROUTER_INIT                                                      \
 	{                                                                      \
@@ -64,11 +65,16 @@ struct ferry_logits {
 
 /**
  * Chooses experts by a router's rule: ids[n_tokens][topk] by falling choice
- * score, ties to the lower id (without a bias compared on the logits
- * themselves), and weights[n_tokens][topk] (NULL: not wanted). A NaN logit is
- * below all others. With topk_groups * (n_experts / n_groups) < topk the rest
- * of a row is -1.
- * Errors: INVAL, RANGE.
+ * score, ties to the lower id (compared on the logits themselves, without a
+ * bias or groups by TOP2), and weights[n_tokens][topk] (NULL: not wanted). A
+ * NaN logit is below all others, and weighs 0. With topk_groups * (n_experts /
+ * n_groups) < topk the rest of a row is -1 with weight 0.
+ *
+ * Equal logits give equal ids and weights, to the bit, on every machine in the
+ * default rounding mode: exponentials are computed in double by operations
+ * that IEEE 754 fixes, off by less than 2^-51 of the true value; weights are
+ * then rounded to fp32, below 2^-126 to 0. docs/balance.md has the rules.
+ * Errors: INVAL, RANGE, NOMEM.
  */
 FERRY_API enum ferry_status
 ferry_predict_topk(const struct ferry_router *router,
@@ -91,8 +97,9 @@ struct ferry_ids {
 
 /**
  * Adds the choices of every expert to counts[n_experts], which the caller has
- * zeroed. Errors: INVAL; RANGE (naming token, choice and id; counts are then
- * untouched).
+ * zeroed. -1 never counts, an expert chosen twice by a token counts twice.
+ * Errors: INVAL; RANGE (naming token, choice and id, or a count that might
+ * overflow). Counts are then untouched.
  */
 FERRY_API enum ferry_status
 ferry_predict_counts(const struct ferry_ids *in, int32_t n_experts,
