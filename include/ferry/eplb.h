@@ -73,19 +73,26 @@ FERRY_API void ferry_history_destroy(struct ferry_history *history);
 
 /**
  * Adds the loads[n_experts] of one layer in the current step; more than one
- * add of a step sums up. Errors: INVAL, RANGE.
+ * add of a step sums up, to FERRY_MAX_LOAD an expert at most. Padding must not
+ * be in the counts (ferry_predict_counts leaves it out). Errors: INVAL, RANGE;
+ * nothing was added then.
  */
 FERRY_API enum ferry_status
 ferry_history_add(struct ferry_history *history, int32_t layer,
                   const int64_t *loads) FERRY_MUST_CHECK;
 
-/** Ends the step. NULL is accepted. */
+/**
+ * Ends the step. One to which nothing was added does not count. NULL is
+ * accepted.
+ */
 FERRY_API void ferry_history_step(struct ferry_history *history);
 
 /**
  * Weighted sums of a layer's loads over the steps that count, the current one
- * included, rounded down: out[n_experts]. Equal adds give equal sums on every
- * machine. Errors: INVAL, RANGE.
+ * included as soon as something was added to it, rounded down: out[n_experts].
+ * Where they would be more than FERRY_MAX_LOAD together, all are halved until
+ * they are not. Equal adds give equal sums on every machine.
+ * Errors: INVAL, RANGE.
  */
 FERRY_API enum ferry_status
 ferry_history_loads(const struct ferry_history *history, int32_t layer,
