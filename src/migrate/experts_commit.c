@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ending a plan: poll, commit, abandon. Whoever ends one has read the record
+ * of every rank, hence knows that everything is staged, that all have started
+ * the same, and what each has done with before.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "../core/bits.h"
+#include "../core/clock.h"
+#include "../core/sized.h"
+#include "../trace/events.h"
+#include "experts_inner.h"
+
+enum ferry_status experts_named(struct ferry_experts *x, const char *call,
+                                int32_t layer, enum ferry_status status)
+{
+	char text[640];
+
+	if (status == FERRY_OK)
+		return FERRY_OK;
+	snprintf(
+		text, sizeof(text), "%s: layer %d, version %llu: %s", call,
+		layer,
+		(unsigned long long)x->layers[layer].newest->placement->version,
+		ferry_last_error());
+	ferry_last_error_set(text);
+	return status;
+}
+
+int32_t experts_leaving(const struct ferry_experts *x,
+                        const struct experts_flight *f)
+{
+	int32_t n = 0;
+
+	for (int32_t i = 0; i < f->n_transfers; i++)
+		n += f->transfers[i].from_rank == x->rank;
+	return n;
+}
+
+static int32_t coming(const struct ferry_experts *x,
+                      const struct experts_flight *f)
+{
+	int32_t n = 0;
+
+	for (int32_t i = 0; i < f->n_transfers; i++)
+		n += f->transfers[i].to_rank == x->rank;
+	return n;
+}
+
+static enum ferry_status check_call(struct ferry_experts *x, const char *call,
+                                    int32_t layer)
+{
+	if (!x)
+		return ferry_fail(NULL, FERRY_INVAL, "%s: experts is NULL",
+		                  call);
+	if (layer < 0 || layer >= x->n_layers)
+		return ferry_fail(&x->world->ctx, FERRY_RANGE,
+		                  "%s: layer is %d, allowed are 0..%d", call,
+		                  layer, x->n_layers - 1);
+	FERRY_TRY(
+		experts_named(x, call, layer, ferry_segment_check(x->segment)));
+	if (!x->layers[layer].flight)
+		return ferry_fail(&x->world->ctx, FERRY_STATE,
+		                  "%s: no plan of layer %d was started", call,
+		                  layer);
+	return FERRY_OK;
+}
+
+/* Records in a ring place are counted from 1. */
+static uint64_t turn_of(const struct experts_flight *f)
+{
+	return f->seq / EXPERTS_RING + 1;
+}
+
+static const struct experts_record *record_of(const struct ferry_experts *x,
+                                              const struct experts_flight *f,
+                                              int32_t rank)
+{
+	return (const void *)(experts_base(x) +
+	                      experts_record_at(x, f->seq, rank));
+}
+
+static enum ferry_status wait_records(struct ferry_experts *x,
+                                      const struct experts_flight *f)
+{
+	for (int32_t r = 0; r < x->n_ranks; r++)
+		x->items[r] = (struct ferry_wait_item){
+			experts_record_signal(x, f->seq, r), r, turn_of(f)};
+	return ferry_segment_wait_all(x->segment, x->items, x->n_ranks, NULL);
+}
+
+/* All ranks see the same records, and so name the same two ranks. */
+static enum ferry_status differ(struct ferry_experts *x,
+                                const struct experts_flight *f, int32_t rank)
+{
+	const struct experts_record *a = record_of(x, f, 0);
+	const struct experts_record *b = record_of(x, f, rank);
+	const struct ferry_verdict mine = {
+		.status = FERRY_MISMATCH,
+		.root = rank,
+		.slot = -1,
+		.token = -1,
+	};
+	char text[sizeof(mine.text)];
+
+	if (a->layer != b->layer)
+		snprintf(text, sizeof(text),
+		         "rank %d has started a plan of layer %d, rank 0 one "
+		         "of layer %d",
+		         rank, b->layer, a->layer);
+	else if (a->plan_hash != b->plan_hash)
+		snprintf(text, sizeof(text),
+		         "rank %d has started plan %016llx of layer %d, rank 0 "
+		         "plan %016llx",
+		         rank, (unsigned long long)b->plan_hash, b->layer,
+		         (unsigned long long)a->plan_hash);
+	else
+		snprintf(text, sizeof(text),
+		         "ranks %d and 0 start plan %016llx of layer %d after "
+		         "different calls, or with different loads",
+		         rank, (unsigned long long)a->plan_hash, a->layer);
+	return ferry_segment_break(x->segment, &mine, text);
+}
+
+static enum ferry_status compare_records(struct ferry_experts *x,
+                                         const struct experts_flight *f)
+{
+	const struct experts_record *a = record_of(x, f, 0);
+
+	for (int32_t r = 1; r < x->n_ranks; r++) {
+		const struct experts_record *b = record_of(x, f, r);
+
+		if (a->layer != b->layer || a->plan_hash != b->plan_hash ||
+		    a->history != b->history)
+			return differ(x, f, r);
+	}
+	return FERRY_OK;
+}
+
+/*
+ * What comes to this rank is there, by the records; its signals make it
+ * visible to this thread.
+ */
+static enum ferry_status wait_pieces(struct ferry_experts *x,
+                                     const struct experts_flight *f)
+{
+	int32_t n = 0;
+
+	for (int32_t i = 0; i < f->n_transfers; i++) {
+		const struct experts_transfer *t = &f->transfers[i];
+
+		if (t->to_rank == x->rank)
+			x->items[n++] = (struct ferry_wait_item){
+				experts_buffer_signal(x, t->buffer),
+				t->from_rank, x->pieces[t->buffer]};
+	}
+	return ferry_segment_wait_all(x->segment, x->items, n, NULL);
+}
+
+static enum ferry_status wait_staged(struct ferry_experts *x,
+                                     struct experts_flight *f)
+{
+	if (f->staged)
+		return FERRY_OK;
+	const uint64_t begin = ferry_now_ns();
+
+	FERRY_TRY(wait_records(x, f));
+	FERRY_TRY(compare_records(x, f));
+	FERRY_TRY(wait_pieces(x, f));
+	f->staged = true;
+	f->wait_ns = ferry_now_ns() - begin;
+	return FERRY_OK;
+}
+
+enum ferry_status ferry_experts_poll(struct ferry_experts *experts,
+                                     int32_t layer, bool *staged)
+{
+	struct ferry_experts *const x = experts;
+
+	FERRY_TRY(check_call(x, "experts_poll", layer));
+	if (!staged)
+		return ferry_fail(&x->world->ctx, FERRY_INVAL,
+		                  "experts_poll: staged is NULL");
+	const struct experts_flight *f = x->layers[layer].flight;
+	bool all = true;
+
+	for (int32_t r = 0; all && r < x->n_ranks; r++)
+		all = ferry_segment_read(x->segment,
+		                         experts_record_signal(x, f->seq, r)) >=
+		      turn_of(f);
+	*staged = all;
+	return FERRY_OK;
+}
+
+/* An operation that reads the old weights would read a mixture. */
+static enum ferry_status check_unused(struct ferry_experts *x,
+                                      const struct experts_flight *f)
+{
+	const struct experts_version *old = x->layers[f->layer].newest;
+
+	if (x->mode == FERRY_EXPERTS_REMAP || !f->n_transfers ||
+	    !experts_version_in_use(x, old))
+		return FERRY_OK;
+	return ferry_fail(&x->world->ctx, FERRY_STATE,
+	                  "experts_commit: layer %d: version %llu is in use, "
+	                  "and its weights are copied over: call again after "
+	                  "its combine_send",
+	                  f->layer,
+	                  (unsigned long long)old->placement->version);
+}
+
+/* COPY: from staging to where the caller has its weights. */
+static void copy_in_place(struct ferry_experts *x, struct experts_flight *f)
+{
+	const struct experts_layer *layer = &x->layers[f->layer];
+	const uint64_t begin = ferry_now_ns();
+
+	for (int32_t i = 0; i < f->n_transfers; i++) {
+		const struct experts_transfer *t = &f->transfers[i];
+		const unsigned char *from =
+			experts_base(x) + experts_buffer_at(x, t->buffer);
+
+		for (int32_t k = 0; t->to_rank == x->rank && k < x->n_tensors;
+		     k++)
+			memcpy(experts_current(x, layer, t->to_slot, k),
+			       from + x->tensor_offset[k], x->tensor_bytes[k]);
+	}
+	f->copy_ns = ferry_now_ns() - begin;
+}
+
+/* REMAP: the staged buffers become the slots', theirs become free. */
+static void exchange_buffers(struct ferry_experts *x, struct experts_flight *f)
+{
+	struct experts_layer *layer = &x->layers[f->layer];
+
+	for (int32_t i = 0; i < f->n_transfers; i++) {
+		struct experts_transfer *t = &f->transfers[i];
+		const int32_t old = layer->buffers[t->to_slot];
+
+		layer->buffers[t->to_slot] = t->buffer;
+		t->buffer = old;
+	}
+}
+
+static void switch_over(struct ferry_experts *x, struct experts_flight *f)
+{
+	struct experts_layer *layer = &x->layers[f->layer];
+
+	if (!f->target)
+		return;
+	pthread_mutex_lock(&x->lock);
+	if (x->mode == FERRY_EXPERTS_REMAP)
+		exchange_buffers(x, f);
+	else
+		copy_in_place(x, f);
+	f->old = layer->newest;
+	f->target->older = layer->newest;
+	layer->newest = f->target;
+	f->target = NULL;
+	x->stats.versions_kept++;
+	pthread_mutex_unlock(&x->lock);
+}
+
+/* Counts it and fills in the report; the flight is still the caller's. */
+static struct ferry_experts_report count(struct ferry_experts *x,
+                                         const struct experts_flight *f)
+{
+	const int32_t n_in = coming(x, f);
+	const int32_t n_out = experts_leaving(x, f);
+	const struct ferry_experts_report report = {
+		.size = sizeof(report),
+		.exposed_ns = f->exposed_ns,
+		.wait_ns = f->wait_ns,
+		.copy_ns = f->copy_ns,
+		.bytes_in = (uint64_t)n_in * x->expert_bytes,
+		.bytes_out = (uint64_t)n_out * x->expert_bytes,
+		.n_in = n_in,
+		.n_out = n_out,
+	};
+
+	pthread_mutex_lock(&x->lock);
+	x->stats.n_committed++;
+	x->stats.bytes_in += report.bytes_in;
+	x->stats.bytes_out += report.bytes_out;
+	x->stats.exposed_ns += report.exposed_ns;
+	pthread_mutex_unlock(&x->lock);
+	return report;
+}
+
+static void end_history(struct ferry_experts *x, const struct experts_flight *f,
+                        uint64_t outcome)
+{
+	x->history = hash_u64(x->history, f->seq);
+	x->history = hash_u64(x->history, outcome);
+}
+
+static void record_commit(struct ferry_experts *x,
+                          const struct experts_flight *f, uint64_t begin)
+{
+	struct ferry_trace_event event = {
+		.name = "experts_commit",
+		.category = "migrate",
+		.begin_ns = begin,
+		.epoch = f->seq,
+		.bytes = (uint64_t)coming(x, f) * x->expert_bytes,
+		.slot = -1,
+		.peer = -1,
+	};
+
+	ferry_trace_end(x->world->trace, &event);
+}
+
+static enum ferry_status check_commit(struct ferry_experts *x, int32_t layer,
+                                      const struct CUstream_st *stream,
+                                      struct ferry_experts_report *report)
+{
+	struct ferry_experts_report none = FERRY_EXPERTS_REPORT_INIT;
+
+	FERRY_TRY(check_call(x, "experts_commit", layer));
+	if (stream)
+		return ferry_fail(&x->world->ctx, FERRY_INVAL,
+		                  "experts_commit: stream is not NULL in a CPU "
+		                  "world");
+	/* Nothing may fail when all is done. */
+	if (report)
+		return ferry_sized_give(report, &none, sizeof(none),
+		                        "experts_commit: report");
+	return FERRY_OK;
+}
+
+enum ferry_status ferry_experts_commit(struct ferry_experts *experts,
+                                       int32_t layer,
+                                       struct CUstream_st *stream,
+                                       const struct ferry_placement **placement,
+                                       struct ferry_experts_report *report)
+{
+	struct ferry_experts *const x = experts;
+	const uint64_t begin = ferry_now_ns();
+
+	FERRY_TRY(check_commit(x, layer, stream, report));
+	struct experts_flight *const f = x->layers[layer].flight;
+
+	FERRY_TRY(experts_named(x, "experts_commit", layer, wait_staged(x, f)));
+	const enum ferry_status status = check_unused(x, f);
+
+	if (status == FERRY_OK) {
+		switch_over(x, f);
+		end_history(x, f, 1);
+	}
+	f->exposed_ns += ferry_now_ns() - begin;
+	FERRY_TRY(status);
+	const struct ferry_experts_report found = count(x, f);
+
+	record_commit(x, f, begin);
+	experts_end(x, f);
+	if (placement)
+		*placement = x->layers[layer].newest->placement;
+	return report ? ferry_sized_give(report, &found, sizeof(found),
+	                                 "experts_commit: report")
+	              : FERRY_OK;
+}
+
+enum ferry_status ferry_experts_abandon(struct ferry_experts *experts,
+                                        int32_t layer)
+{
+	struct ferry_experts *const x = experts;
+
+	FERRY_TRY(check_call(x, "experts_abandon", layer));
+	struct experts_flight *const f = x->layers[layer].flight;
+
+	FERRY_TRY(
+		experts_named(x, "experts_abandon", layer, wait_staged(x, f)));
+	experts_version_free(f->target);
+	f->target = NULL;
+	end_history(x, f, 2);
+	pthread_mutex_lock(&x->lock);
+	x->stats.n_abandoned++;
+	pthread_mutex_unlock(&x->lock);
+	experts_end(x, f);
+	return FERRY_OK;
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a plan to transfers: checks that it fits the layer's newest placement,
+ * lists who sends what to whom, and makes the version that it leads to.
+ */
+#include <stdlib.h>
+
+#include "experts_inner.h"
+
+/* A plan on its way to a flight. */
+struct making {
+	struct ferry_experts *x;
+	int32_t layer;
+	const struct ferry_plan *plan;
+	const struct ferry_placement *placement;
+	uint8_t *taken; /* [n_slots] by an earlier move */
+};
+
+static enum ferry_status refuse(const struct making *m, int32_t i,
+                                const char *what, int32_t value,
+                                int32_t expected)
+{
+	return ferry_fail(&m->x->world->ctx, FERRY_RANGE,
+	                  "experts_start: layer %d: moves[%d].%s is %d, by the "
+	                  "placement (version %llu) it is %d",
+	                  m->layer, i, what, value,
+	                  (unsigned long long)m->placement->version, expected);
+}
+
+static enum ferry_status check_slot(const struct making *m, int32_t i,
+                                    const char *what, int32_t slot)
+{
+	const int32_t n_slots = m->placement->map.n_slots;
+
+	if (slot < 0 || slot >= n_slots)
+		return ferry_fail(&m->x->world->ctx, FERRY_RANGE,
+		                  "experts_start: layer %d: moves[%d].%s is "
+		                  "%d, slots are 0..%d",
+		                  m->layer, i, what, slot, n_slots - 1);
+	if (m->taken[slot])
+		return ferry_fail(&m->x->world->ctx, FERRY_INVAL,
+		                  "experts_start: layer %d: moves[%d].%s, %d, "
+		                  "is in an earlier move, too",
+		                  m->layer, i, what, slot);
+	return FERRY_OK;
+}
+
+static enum ferry_status check_move(const struct making *m, int32_t i)
+{
+	const struct ferry_move *v = &m->plan->moves[i];
+	const int32_t other = v->kind == FERRY_MOVE_SWAP ? v->other : -1;
+	const struct ferry_slot_map *map = &m->placement->map;
+	const int32_t *held = m->placement->slot_expert;
+
+	if (v->kind != FERRY_MOVE_SWAP && v->kind != FERRY_MOVE_COPY)
+		return ferry_fail(&m->x->world->ctx, FERRY_INVAL,
+		                  "experts_start: layer %d: moves[%d].kind is "
+		                  "%d, allowed are 0 (swap), 1 (copy)",
+		                  m->layer, i, (int)v->kind);
+	FERRY_TRY(check_slot(m, i, "from_slot", v->from_slot));
+	FERRY_TRY(check_slot(m, i, "to_slot", v->to_slot));
+	if (v->expert < 0 || v->expert != held[v->from_slot])
+		return refuse(m, i, "expert", v->expert, held[v->from_slot]);
+	if (other != held[v->to_slot])
+		return refuse(m, i, "other", other, held[v->to_slot]);
+	if (v->from_rank != map->slot_rank[v->from_slot])
+		return refuse(m, i, "from_rank", v->from_rank,
+		              map->slot_rank[v->from_slot]);
+	if (v->to_rank != map->slot_rank[v->to_slot])
+		return refuse(m, i, "to_rank", v->to_rank,
+		              map->slot_rank[v->to_slot]);
+	m->taken[v->from_slot] = 1;
+	m->taken[v->to_slot] = 1;
+	return FERRY_OK;
+}
+
+static enum ferry_status check_plan(const struct making *m)
+{
+	const struct ferry_plan *plan = m->plan;
+
+	if (plan->size < sizeof(*plan))
+		return ferry_fail(&m->x->world->ctx, FERRY_INVAL,
+		                  "experts_start: plan: size is %zu, it must "
+		                  "be sizeof of the struct",
+		                  plan->size);
+	if (plan->n_moves < 0 || plan->n_moves > FERRY_PLAN_MOVES)
+		return ferry_fail(&m->x->world->ctx, FERRY_RANGE,
+		                  "experts_start: plan: n_moves is %d, allowed "
+		                  "are 0..%d",
+		                  plan->n_moves, FERRY_PLAN_MOVES);
+	if (plan->n_moves && plan->layer != m->layer)
+		return ferry_fail(&m->x->world->ctx, FERRY_INVAL,
+		                  "experts_start: layer is %d, the plan is for "
+		                  "layer %d",
+		                  m->layer, plan->layer);
+	for (int32_t i = 0; i < plan->n_moves; i++)
+		FERRY_TRY(check_move(m, i));
+	return FERRY_OK;
+}
+
+static void list_transfers(const struct making *m,
+                           struct experts_flight *flight)
+{
+	for (int32_t i = 0; i < m->plan->n_moves; i++) {
+		const struct ferry_move *v = &m->plan->moves[i];
+
+		flight->transfers[flight->n_transfers++] =
+			(struct experts_transfer){v->expert,    v->from_rank,
+		                                  v->from_slot, v->to_rank,
+		                                  v->to_slot,   -1};
+		if (v->kind == FERRY_MOVE_SWAP)
+			flight->transfers[flight->n_transfers++] =
+				(struct experts_transfer){
+					v->other,     v->to_rank,   v->to_slot,
+					v->from_rank, v->from_slot, -1};
+	}
+}
+
+/* A plan without moves changes nothing, but quotas where there are loads. */
+static bool changes(const struct making *m, const int64_t *loads)
+{
+	return m->plan->n_moves ||
+	       (loads && m->placement->split == FERRY_SPLIT_QUOTA);
+}
+
+static enum ferry_status apply(const struct making *m,
+                               struct ferry_placement **next)
+{
+	const struct ferry_placement *p = m->placement;
+	const struct ferry_slot_map *map = &p->map;
+	struct ferry_placement_config config = FERRY_PLACEMENT_CONFIG_INIT;
+	int32_t *slots = calloc((size_t)map->n_slots + (size_t)map->n_ranks,
+	                        sizeof(*slots));
+
+	if (!slots)
+		return ferry_fail(NULL, FERRY_NOMEM, "experts_start: map");
+	int32_t *per_rank = slots + map->n_slots;
+
+	for (int32_t s = 0; s < map->n_slots; s++)
+		slots[s] = p->slot_expert[s];
+	for (int32_t r = 0; r < map->n_ranks; r++)
+		per_rank[r] = map->first_slot[r + 1] - map->first_slot[r];
+	for (int32_t i = 0; i < m->plan->n_moves; i++) {
+		const struct ferry_move *v = &m->plan->moves[i];
+
+		slots[v->to_slot] = v->expert;
+		if (v->kind == FERRY_MOVE_SWAP)
+			slots[v->from_slot] = v->other;
+	}
+	config.n_experts = p->n_experts;
+	config.n_ranks = map->n_ranks;
+	config.expert_slots = per_rank;
+	config.slot_expert = slots;
+	config.split = p->split;
+	config.version = p->version + 1;
+	config.quota = p->quota;
+	const enum ferry_status status = ferry_placement_create(&config, next);
+
+	free(slots);
+	return status;
+}
+
+static enum ferry_status make_target(const struct making *m,
+                                     const int64_t *loads,
+                                     struct experts_flight *flight)
+{
+	const struct experts_layer *layer = &m->x->layers[m->layer];
+	struct ferry_placement *next;
+
+	if (!changes(m, loads))
+		return FERRY_OK;
+	FERRY_TRY(apply(m, &next));
+	flight->target = experts_version_make(m->x, layer, next);
+	if (!flight->target) {
+		ferry_placement_destroy(next);
+		return ferry_fail(&m->x->world->ctx, FERRY_NOMEM,
+		                  "experts_start: version of layer %d",
+		                  m->layer);
+	}
+	flight->target->made = next;
+	return FERRY_OK;
+}
+
+static enum ferry_status make(struct making *m, const int64_t *loads,
+                              struct experts_flight *flight)
+{
+	FERRY_TRY(check_plan(m));
+	list_transfers(m, flight);
+	return make_target(m, loads, flight);
+}
+
+/* How many transfers a plan needs room for, whatever it says. */
+static size_t most_transfers(const struct ferry_plan *plan)
+{
+	if (plan->n_moves < 0 || plan->n_moves > FERRY_PLAN_MOVES)
+		return 0;
+	return 2 * (size_t)plan->n_moves;
+}
+
+enum ferry_status experts_flight_make(struct ferry_experts *x, int32_t layer,
+                                      const struct ferry_plan *plan,
+                                      const int64_t *loads,
+                                      struct experts_flight **flight)
+{
+	struct making m = {
+		.x = x,
+		.layer = layer,
+		.plan = plan,
+		.placement = x->layers[layer].newest->placement,
+	};
+	struct experts_flight *const f = calloc(
+		1, sizeof(*f) + most_transfers(plan) * sizeof(f->transfers[0]));
+	enum ferry_status status;
+
+	m.taken = calloc((size_t)m.placement->map.n_slots, 1);
+	if (!f || !m.taken)
+		status = ferry_fail(&x->world->ctx, FERRY_NOMEM,
+		                    "experts_start: %d moves in %d slots",
+		                    plan->n_moves, m.placement->map.n_slots);
+	else
+		status = make(&m, loads, f);
+	free(m.taken);
+	if (status != FERRY_OK) {
+		experts_flight_free(f);
+		return status;
+	}
+	f->layer = layer;
+	f->plan_hash = plan->hash;
+	*flight = f;
+	return FERRY_OK;
+}
+
+void experts_flight_free(struct experts_flight *flight)
+{
+	if (!flight)
+		return;
+	experts_version_free(flight->target);
+	free(flight);
+}

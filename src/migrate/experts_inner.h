@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inside of registered experts: the segment, who owns which buffer, plans
+ * in flight, versions. docs/balance.md has the protocol and its proof; in
+ * short:
+ *
+ * Every rank keeps the same book of all ranks' buffers. It changes only in
+ * start, commit and abandon, which all ranks call in the same order, and only
+ * by what all ranks know then: the plan, and the records of commits. So a
+ * sender knows which buffer of its partner is free, without asking.
+ *
+ *	segment of a rank       written by      read by
+ *	record[ring][source]    the source      owner, in commit
+ *	outgoing[ring]          owner           the fabric
+ *	bounce (COPY)           owner           the fabric
+ *	buffer[n_buffers]       senders         owner
+ *
+ *	signal ring * n_ranks + source      the record is there, and what its
+ *	                                    sender has pushed, everywhere
+ *	signal RING * n_ranks + buffer      pieces that came into a buffer
+ */
+#ifndef FERRY_EXPERTS_INNER_H
+#define FERRY_EXPERTS_INNER_H
+
+#include <pthread.h>
+
+#include <ferry/experts.h>
+
+#include "../core/placement_inner.h"
+#include "../fabric/segment.h"
+
+enum {
+	/*
+	 * Who starts plan n has finished n - PLANS, hence holds a record of
+	 * every rank for it, which that rank sent after it had finished
+	 * n - RING: the record is read that is overwritten.
+	 */
+	EXPERTS_RING = 2 * FERRY_EXPERTS_PLANS,
+	EXPERTS_ALIGN = 256,
+	EXPERTS_DEFAULT_STAGING = 4,
+	EXPERTS_PIECE_BYTES = 1 << 20, /* most of one put */
+};
+
+/* What a rank says when its part of a plan is out: one line. */
+struct experts_record {
+	uint64_t plan_hash;
+	uint64_t history; /* of all calls up to this start */
+	/* Plans, in the order of their end, that this rank is done with: what
+	 * they replaced is not in use here. */
+	uint64_t n_released;
+	int32_t layer;
+	int32_t pad[9];
+};
+
+_Static_assert(sizeof(struct experts_record) == 64, "one line");
+
+/* An expert on its way. Slots count through the world. */
+struct experts_transfer {
+	int32_t expert;
+	int32_t from_rank;
+	int32_t from_slot;
+	int32_t to_rank;
+	int32_t to_slot;
+	int32_t buffer; /* of to_rank: staging; when ended, what became free */
+};
+
+/* A placement of a layer that this rank can still be asked for. */
+struct experts_version {
+	struct experts_version *older;
+	const struct ferry_placement *placement;
+	struct ferry_placement *made; /* by the library; NULL: the caller's */
+	int32_t holds;                /* ferry_experts_acquire */
+	int32_t buffers[]; /* [own slots] REMAP: the pool buffer of each */
+};
+
+/* A plan from its start until what it replaced is free on all ranks. */
+struct experts_flight {
+	struct experts_flight *next;    /* ended later */
+	struct experts_version *target; /* NULL: nothing changes; abandoned */
+	struct experts_version *old;    /* replaced; NULL: nothing was */
+	uint64_t seq;                   /* plans started before it */
+	uint64_t plan_hash;
+	uint64_t history;
+	int32_t layer;
+	int32_t n_transfers;
+	bool staged;         /* all ranks' records were read and are alike */
+	uint64_t exposed_ns; /* in commits so far */
+	uint64_t wait_ns;
+	uint64_t copy_ns;
+	struct experts_transfer transfers[];
+};
+
+struct experts_layer {
+	struct experts_version *newest;
+	struct experts_flight *flight; /* NULL: no plan */
+	const int32_t *first_slot;     /* [n_ranks + 1], of any version */
+	int32_t *buffers;  /* [n_slots] REMAP: buffer of its rank's pool */
+	int32_t first_own; /* own slots of the layers before */
+};
+
+/* The free staging buffers of a rank, oldest first. */
+struct experts_free {
+	int32_t *buffers; /* ring [n_staging] */
+	int32_t first;
+	int32_t n;
+};
+
+struct ferry_experts {
+	struct ferry_world *world; /* may end with the segment */
+	struct ferry_segment *segment;
+	int32_t rank;
+	int32_t n_ranks;
+	enum ferry_experts_mode mode;
+	int32_t n_layers;
+	int32_t n_tensors;
+	int32_t n_staging;
+	int32_t n_buffers; /* of the rank that has most */
+	size_t *tensor_bytes;
+	size_t *tensor_offset; /* in a buffer */
+	size_t expert_bytes;   /* sum of tensor_bytes */
+	size_t filled_bytes;   /* of a buffer, padding between tensors too */
+	size_t buffer_bytes;
+	size_t piece_bytes;
+	size_t bounced; /* of the bounce, since the last flush */
+	void **tensors; /* COPY: [own slots of all layers][n_tensors] */
+	struct experts_layer *layers;
+	struct experts_free *free; /* [n_ranks] */
+	uint64_t *pieces;          /* [n_buffers] that will have come into it */
+	struct ferry_wait_item *items;             /* [n_ranks + n_staging] */
+	struct experts_flight *ring[EXPERTS_RING]; /* by seq; NULL: ended */
+	struct experts_flight *ended;              /* oldest first */
+	struct experts_flight **ended_tail;
+	uint64_t n_ended;    /* plans */
+	uint64_t n_dropped;  /* of them: free on all ranks, and forgotten */
+	uint64_t n_released; /* of them: no longer in use on this rank */
+	uint64_t *released;  /* [n_ranks] what their records said of that */
+	uint64_t history;
+	uint64_t n_starts;
+	pthread_mutex_t lock; /* versions, and the counters */
+	struct ferry_experts_stats stats;
+};
+
+static inline int32_t experts_n_own(const struct ferry_experts *x,
+                                    const struct experts_layer *layer)
+{
+	const int32_t *first = &layer->first_slot[x->rank];
+
+	return first[1] - first[0];
+}
+
+/* Signals; and offsets in every rank's memory. */
+static inline uint32_t experts_record_signal(const struct ferry_experts *x,
+                                             uint64_t seq, int32_t source)
+{
+	return (uint32_t)(seq % EXPERTS_RING) * (uint32_t)x->n_ranks +
+	       (uint32_t)source;
+}
+
+static inline uint32_t experts_buffer_signal(const struct ferry_experts *x,
+                                             int32_t buffer)
+{
+	return EXPERTS_RING * (uint32_t)x->n_ranks + (uint32_t)buffer;
+}
+
+static inline size_t experts_record_at(const struct ferry_experts *x,
+                                       uint64_t seq, int32_t source)
+{
+	return experts_record_signal(x, seq, source) *
+	       sizeof(struct experts_record);
+}
+
+static inline size_t experts_outgoing_at(const struct ferry_experts *x,
+                                         uint64_t seq)
+{
+	return experts_record_at(x, EXPERTS_RING - 1, x->n_ranks) +
+	       seq % EXPERTS_RING * sizeof(struct experts_record);
+}
+
+static inline size_t experts_bounce_at(const struct ferry_experts *x)
+{
+	return (experts_outgoing_at(x, EXPERTS_RING - 1) +
+	        sizeof(struct experts_record) + EXPERTS_ALIGN - 1) &
+	       ~(size_t)(EXPERTS_ALIGN - 1);
+}
+
+static inline size_t experts_buffer_at(const struct ferry_experts *x,
+                                       int32_t buffer)
+{
+	const size_t bounce =
+		x->mode == FERRY_EXPERTS_COPY ? EXPERTS_PIECE_BYTES : 0;
+
+	return experts_bounce_at(x) + bounce + (size_t)buffer * x->buffer_bytes;
+}
+
+static inline unsigned char *experts_base(const struct ferry_experts *x)
+{
+	return ferry_segment_base(x->segment);
+}
+
+/* Where a tensor of an own slot (of the world's count) is now. */
+unsigned char *experts_current(const struct ferry_experts *x,
+                               const struct experts_layer *layer, int32_t slot,
+                               int32_t tensor);
+
+/*
+ * Turns a plan for the newest placement of a layer into transfers, without
+ * buffers, and the version that it leads to. Nothing is touched but *flight,
+ * which is the caller's on success. Errors: INVAL, RANGE, NOMEM.
+ */
+enum ferry_status experts_flight_make(struct ferry_experts *x, int32_t layer,
+                                      const struct ferry_plan *plan,
+                                      const int64_t *loads,
+                                      struct experts_flight **flight);
+/* Frees it with a target that was not committed. */
+void experts_flight_free(struct experts_flight *flight);
+
+/* The own slots' buffers as they are now; NULL: no memory. */
+struct experts_version *
+experts_version_make(const struct ferry_experts *x,
+                     const struct experts_layer *layer,
+                     const struct ferry_placement *placement);
+void experts_version_free(struct experts_version *version);
+
+/* May an operation of this rank still read what the version has? */
+bool experts_version_in_use(struct ferry_experts *x,
+                            const struct experts_version *version);
+
+/* Adds up how many ended plans this rank is done with. */
+uint64_t experts_released(struct ferry_experts *x);
+
+/*
+ * Ends a plan: its buffers wait in x->ended until every rank has said that it
+ * is done with them; what records say of that is taken in now.
+ */
+void experts_end(struct ferry_experts *x, struct experts_flight *flight);
+
+/* Experts of a plan that leave this rank. */
+int32_t experts_leaving(const struct ferry_experts *x,
+                        const struct experts_flight *flight);
+
+/* Says in ferry_last_error whose failure it was; returns status. */
+enum ferry_status experts_named(struct ferry_experts *x, const char *call,
+                                int32_t layer, enum ferry_status status);
+
+/* Frees what is left at close. */
+void experts_books_destroy(struct ferry_experts *x);
+
+#endif

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The small model of experts_lab.h: its shapes, weights, plans, checks. */
+#include "experts_lab.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/bits.h"
+
+const struct lab_setting lab_settings[] = {
+	{"local", "local", RANKS_THREADS, ""},
+	{"shm", "shm", RANKS_PROCESSES, ""},
+	{"wire threads", "wire", RANKS_THREADS, ""},
+	{"wire processes", "wire", RANKS_PROCESSES, "WIRE_DELAY_US=200"},
+	{"reorder", "shm", RANKS_PROCESSES, "FAULT=reorder"},
+	{NULL, NULL, RANKS_THREADS, NULL},
+};
+
+struct lab_shape lab_small(uint64_t seed, enum ferry_experts_mode mode)
+{
+	return (struct lab_shape){
+		.seed = seed,
+		.n_layers = 3,
+		.n_experts = 13,
+		.spare = 1,
+		.uneven = true,
+		.n_staging = 6,
+		.mode = mode,
+		.n_tensors = 4,
+		.tensor_bytes = {4099, 7, 1, 1000},
+	};
+}
+
+static int32_t between(uint64_t *seed, int32_t low, int32_t high)
+{
+	return low + (int32_t)(rng_next(seed) % (uint64_t)(high - low + 1));
+}
+
+static void shuffle(uint64_t *seed, int32_t *values, int32_t n)
+{
+	for (int32_t i = n - 1; i > 0; i--) {
+		const int32_t j = between(seed, 0, i);
+		const int32_t v = values[i];
+
+		values[i] = values[j];
+		values[j] = v;
+	}
+}
+
+/* Every expert once, in any order; the rest is empty. */
+static struct ferry_placement *placement_of(const struct lab_shape *shape,
+                                            int32_t n_ranks, int32_t layer)
+{
+	struct ferry_placement_config config = FERRY_PLACEMENT_CONFIG_INIT;
+	uint64_t seed = hash_u64(shape->seed, (uint64_t)layer);
+	const int32_t most = shape->n_experts + n_ranks * (shape->spare + 1);
+	int32_t *slots = calloc((size_t)most, sizeof(*slots));
+	int32_t per_rank[RANKS_MAX], n_slots = 0;
+	struct ferry_placement *placement;
+
+	for (int32_t r = 0; r < n_ranks; r++)
+		per_rank[r] = shape->n_experts / n_ranks +
+		              (r < shape->n_experts % n_ranks) + shape->spare;
+	for (int32_t r = 0; shape->uneven && r + 1 < n_ranks; r++) {
+		const int32_t n = between(&seed, 0, per_rank[r] / 2);
+
+		per_rank[r] -= n;
+		per_rank[r + 1] += n;
+	}
+	for (int32_t r = 0; r < n_ranks; r++)
+		n_slots += per_rank[r];
+	for (int32_t s = 0; s < n_slots; s++)
+		slots[s] = s < shape->n_experts ? s : -1;
+	shuffle(&seed, slots, n_slots);
+	config.n_experts = shape->n_experts;
+	config.n_ranks = n_ranks;
+	config.expert_slots = per_rank;
+	config.slot_expert = slots;
+	config.split = shape->split;
+	config.version = (uint64_t)layer * 1000;
+	RANKS_OK(ferry_placement_create(&config, &placement));
+	free(slots);
+	return placement;
+}
+
+static int32_t first_slot(const struct ferry_placement *placement, int32_t rank)
+{
+	int32_t s = 0;
+
+	while (s < ferry_placement_n_slots(placement) &&
+	       ferry_placement_rank(placement, s) < rank)
+		s++;
+	return s;
+}
+
+static int32_t n_slots_of(const struct ferry_placement *placement, int32_t rank)
+{
+	return first_slot(placement, rank + 1) - first_slot(placement, rank);
+}
+
+/* The caller's tensors, at odd addresses. */
+static void make_tensors(struct lab *lab)
+{
+	const struct lab_shape *shape = &lab->shape;
+	size_t n_own = 0, bytes = 0, at = 0;
+
+	for (int32_t l = 0; l < shape->n_layers; l++)
+		n_own += (size_t)lab->n_own[l];
+	for (int32_t t = 0; t < shape->n_tensors; t++)
+		bytes += shape->tensor_bytes[t] + 3;
+	lab->memory = calloc(n_own ? n_own : 1, bytes);
+	lab->tensors = calloc(n_own * (size_t)shape->n_tensors + 1,
+	                      sizeof(*lab->tensors));
+	for (size_t i = 0; i < n_own * (size_t)shape->n_tensors; i++) {
+		lab->tensors[i] = lab->memory + at;
+		at += shape->tensor_bytes[i % (size_t)shape->n_tensors] + 3;
+	}
+}
+
+void lab_make(struct lab *lab, struct rank *rank, const struct lab_shape *shape)
+{
+	memset(lab, 0, sizeof(*lab));
+	lab->rank = rank;
+	lab->shape = *shape;
+	for (int32_t l = 0; l < shape->n_layers; l++) {
+		lab->first[l] = placement_of(shape, rank->n_ranks, l);
+		lab->n_own[l] = n_slots_of(lab->first[l], rank->rank);
+	}
+	if (shape->mode == FERRY_EXPERTS_COPY)
+		make_tensors(lab);
+}
+
+enum ferry_status lab_try(struct lab *lab)
+{
+	const struct lab_shape *shape = &lab->shape;
+	struct ferry_experts_config config = FERRY_EXPERTS_CONFIG_INIT;
+
+	config.n_layers = shape->n_layers;
+	config.placements = (const struct ferry_placement *const *)lab->first;
+	config.n_tensors = shape->n_tensors;
+	config.tensor_bytes = shape->tensor_bytes;
+	config.n_staging = shape->n_staging;
+	config.mode = shape->mode;
+	config.tensors = lab->tensors;
+	return ferry_experts_open(lab->rank->world, &config, &lab->experts);
+}
+
+unsigned char lab_byte(const struct lab *lab, int32_t layer, int32_t expert,
+                       int32_t tensor, size_t at)
+{
+	uint64_t h = hash_u64(lab->shape.seed, (uint64_t)layer);
+
+	h = hash_u64(h, (uint64_t)expert);
+	h = hash_u64(h, (uint64_t)tensor);
+	return (unsigned char)(h >> (8 * (at % 7))) ^
+	       (unsigned char)(at * 131 >> 3);
+}
+
+static unsigned char *tensor_of(const struct lab *lab, int32_t layer,
+                                const struct ferry_placement *placement,
+                                int32_t own, int32_t t)
+{
+	unsigned char *address =
+		ferry_experts_tensor(lab->experts, layer, placement, own, t);
+
+	RANKS_CHECK(address != NULL);
+	return address;
+}
+
+void lab_fill(struct lab *lab)
+{
+	for (int32_t l = 0; l < lab->shape.n_layers; l++)
+		for (int32_t i = 0; i < lab->n_own[l]; i++) {
+			const int32_t e = ferry_placement_expert(
+				lab->first[l],
+				first_slot(lab->first[l], lab->rank->rank) + i);
+
+			for (int32_t t = 0; t < lab->shape.n_tensors; t++)
+				for (size_t at = 0;
+				     at < lab->shape.tensor_bytes[t]; at++)
+					tensor_of(lab, l, NULL, i, t)[at] =
+						lab_byte(lab, l, e, t, at);
+		}
+}
+
+void lab_close(struct lab *lab)
+{
+	ferry_experts_close(lab->experts);
+	lab->experts = NULL;
+	for (int32_t l = 0; l < LAB_LAYERS; l++) {
+		ferry_placement_destroy(lab->first[l]);
+		lab->first[l] = NULL;
+	}
+	free(lab->tensors);
+	free(lab->memory);
+	lab->tensors = NULL;
+	lab->memory = NULL;
+}
+
+static void close_and_free(void *arg)
+{
+	lab_close(arg);
+	free(arg);
+}
+
+struct lab *lab_open(struct rank *rank, const struct lab_shape *shape)
+{
+	struct lab *lab = malloc(sizeof(*lab));
+
+	lab_make(lab, rank, shape);
+	ranks_defer(close_and_free, lab);
+	RANKS_OK(lab_try(lab));
+	lab_fill(lab);
+	return lab;
+}
+
+/* What a plan has used so far. */
+struct planning {
+	const struct ferry_placement *placement;
+	uint8_t *taken;  /* by slot */
+	uint8_t *moving; /* by expert */
+	int32_t in[RANKS_MAX];
+	int32_t max_in;
+};
+
+/* Is an expert on a rank, in any slot? */
+static bool is_on(const struct ferry_placement *p, int32_t expert, int32_t rank)
+{
+	const int32_t *slots;
+	int32_t n;
+
+	RANKS_OK(ferry_placement_replicas(p, expert, &slots, &n));
+	for (int32_t i = 0; i < n; i++)
+		if (ferry_placement_rank(p, slots[i]) == rank)
+			return true;
+	return false;
+}
+
+/* Fills in a move between two slots; false when it may not be. */
+static bool make_move(struct planning *g, int32_t a, int32_t b, bool copies,
+                      struct ferry_move *move)
+{
+	const struct ferry_placement *p = g->placement;
+	const int32_t e = ferry_placement_expert(p, a);
+	const int32_t other = ferry_placement_expert(p, b);
+	const int32_t ra = ferry_placement_rank(p, a);
+	const int32_t rb = ferry_placement_rank(p, b);
+
+	if (e < 0 || ra == rb || g->taken[a] || g->taken[b] || g->moving[e] ||
+	    is_on(p, e, rb) || g->in[rb] >= g->max_in)
+		return false;
+	if (other < 0 && !copies)
+		return false;
+	if (other >= 0 &&
+	    (g->moving[other] || is_on(p, other, ra) || g->in[ra] >= g->max_in))
+		return false;
+	*move = (struct ferry_move){
+		.kind = other < 0 ? FERRY_MOVE_COPY : FERRY_MOVE_SWAP,
+		.expert = e,
+		.other = other,
+		.from_slot = a,
+		.to_slot = b,
+		.from_rank = ra,
+		.to_rank = rb,
+	};
+	g->taken[a] = g->taken[b] = g->moving[e] = 1;
+	g->in[rb]++;
+	if (other >= 0) {
+		g->moving[other] = 1;
+		g->in[ra]++;
+	}
+	return true;
+}
+
+void lab_plan(const struct ferry_placement *placement, int32_t layer,
+              uint64_t *seed, int32_t max_moves, bool copies, int32_t max_in,
+              struct ferry_plan *plan)
+{
+	const int32_t n_slots = ferry_placement_n_slots(placement);
+	struct planning g = {
+		.placement = placement,
+		.taken = calloc((size_t)n_slots, 1),
+		.moving =
+			calloc((size_t)ferry_placement_n_experts(placement), 1),
+		.max_in = max_in,
+	};
+
+	memset(plan, 0, sizeof(*plan));
+	plan->size = sizeof(*plan);
+	plan->layer = layer;
+	for (int i = 0; i < 20 && plan->n_moves < max_moves; i++) {
+		const int32_t a = between(seed, 0, n_slots - 1);
+		const int32_t b = between(seed, 0, n_slots - 1);
+
+		plan->n_moves += make_move(&g, a, b, copies,
+		                           &plan->moves[plan->n_moves]);
+	}
+	plan->hash = rng_next(seed);
+	free(g.taken);
+	free(g.moving);
+}
+
+static bool tensor_is(const struct lab *lab, int32_t layer, int32_t expert,
+                      int32_t t, const unsigned char *bytes)
+{
+	for (size_t at = 0; at < lab->shape.tensor_bytes[t]; at++)
+		if (bytes[at] != lab_byte(lab, layer, expert, t, at))
+			return false;
+	return true;
+}
+
+int32_t lab_wrong(const struct lab *lab, int32_t layer,
+                  const struct ferry_placement *placement)
+{
+	const int32_t first = first_slot(placement, lab->rank->rank);
+
+	for (int32_t i = 0; i < lab->n_own[layer]; i++) {
+		const int32_t e = ferry_placement_expert(placement, first + i);
+
+		for (int32_t t = 0; e >= 0 && t < lab->shape.n_tensors; t++)
+			if (!tensor_is(lab, layer, e, t,
+			               tensor_of(lab, layer, placement, i, t)))
+				return 1 + first + i;
+	}
+	return 0;
+}
+
+void lab_check(const struct lab *lab, int32_t layer,
+               const struct ferry_placement *placement)
+{
+	const int32_t wrong = lab_wrong(lab, layer, placement);
+
+	if (wrong)
+		RANKS_FAIL(
+			"layer %d, version %llu: slot %d has not expert %d",
+			layer,
+			(unsigned long long)ferry_placement_version(placement),
+			wrong - 1,
+			ferry_placement_expert(placement, wrong - 1));
+}
+
+struct ferry_experts_stats lab_stats(const struct lab *lab)
+{
+	struct ferry_experts_stats stats = FERRY_EXPERTS_STATS_INIT;
+
+	RANKS_OK(ferry_experts_get_stats(lab->experts, &stats));
+	return stats;
+}

@@ -1,0 +1,684 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Registered experts on every fabric: random plans for many steps with every
+ * byte of every tensor checked in every state, several plans in flight, two
+ * micro-batches, bounded staging, and what is refused.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/bits.h"
+#include "core/placement_inner.h"
+#include "experts_lab.h"
+
+enum { STEPS = 24, IN_PER_PLAN = 3 };
+
+static uint64_t seed;
+
+/* One run of a body on every fabric. */
+static void run(const struct lab_setting *setting, int32_t n_ranks,
+                ranks_body *body, const struct lab_shape *shape)
+{
+	const struct ranks how = {
+		.kind = setting->kind,
+		.n_ranks = n_ranks,
+		.fabric = setting->fabric,
+		.options = setting->options,
+		.arg = (void *)(uintptr_t)shape,
+	};
+
+	ranks_run(&how, body);
+}
+
+/* Start and commit, as a layer of a forward pass does. */
+static const struct ferry_placement *step(struct lab *lab, int32_t layer,
+                                          uint64_t *rng, int32_t max_moves)
+{
+	const struct ferry_placement *old =
+		ferry_experts_placement(lab->experts, layer);
+	struct ferry_experts_report report = FERRY_EXPERTS_REPORT_INIT;
+	const struct ferry_placement *next = NULL;
+	struct ferry_plan plan;
+	int32_t n_in = 0;
+
+	lab_plan(old, layer, rng, max_moves, true, IN_PER_PLAN, &plan);
+	for (int32_t i = 0; i < plan.n_moves; i++) {
+		n_in += plan.moves[i].to_rank == lab->rank->rank;
+		n_in += plan.moves[i].from_rank == lab->rank->rank &&
+		        plan.moves[i].kind == FERRY_MOVE_SWAP;
+	}
+	RANKS_OK(ferry_experts_start(lab->experts, layer, &plan, NULL, NULL));
+	lab_check(lab, layer, old);
+	RANKS_OK(ferry_experts_commit(lab->experts, layer, NULL, &next,
+	                              &report));
+	RANKS_EQ(report.n_in, n_in);
+	RANKS_CHECK(report.exposed_ns >= report.wait_ns + report.copy_ns);
+	RANKS_CHECK(next == ferry_experts_placement(lab->experts, layer));
+	RANKS_EQ(ferry_placement_version(next),
+	         ferry_placement_version(old) + (plan.n_moves > 0));
+	RANKS_CHECK((next != old) == (plan.n_moves > 0));
+	lab_check(lab, layer, next);
+	return next;
+}
+
+static void random_plans(struct rank *rank)
+{
+	const struct lab_shape *shape = rank->arg;
+	struct lab *lab = lab_open(rank, shape);
+	uint64_t rng = shape->seed + 1;
+
+	for (int i = 0; i < STEPS; i++) {
+		const int32_t layer =
+			(int32_t)(rng_next(&rng) % (uint64_t)shape->n_layers);
+
+		step(lab, layer, &rng, (int32_t)(rng_next(&rng) % 5));
+	}
+	for (int32_t l = 0; l < shape->n_layers; l++)
+		lab_check(lab, l, ferry_experts_placement(lab->experts, l));
+	const struct ferry_experts_stats stats = lab_stats(lab);
+
+	RANKS_EQ(stats.n_started, STEPS);
+	RANKS_EQ(stats.n_committed, STEPS);
+	RANKS_EQ(stats.n_in_flight, 0);
+	RANKS_CHECK(stats.staging_most <= shape->n_staging);
+	/* Of the last plan; all that came before it is free again. */
+	RANKS_CHECK(stats.versions_kept <= 2);
+	RANKS_CHECK(stats.staging_in_use <= IN_PER_PLAN);
+}
+
+static void test_random_plans(void **state)
+{
+	for (int32_t n_ranks = 1; n_ranks <= 8; n_ranks++)
+		for (int m = 0; m < 2; m++) {
+			const struct lab_shape shape = lab_small(
+				seed + (uint64_t)n_ranks,
+				m ? FERRY_EXPERTS_COPY : FERRY_EXPERTS_REMAP);
+
+			run(*state, n_ranks, random_plans, &shape);
+		}
+}
+
+/* Larger than a put of any fabric, and than the bounce. */
+static void test_large_experts(void **state)
+{
+	for (int m = 0; m < 2; m++) {
+		struct lab_shape shape = {
+			.seed = seed,
+			.n_layers = 1,
+			.n_experts = 3,
+			.n_staging = 6,
+			.mode = (enum ferry_experts_mode)m,
+			.n_tensors = 2,
+			.tensor_bytes = {(1 << 20) + 12345, 77777},
+		};
+
+		run(*state, 3, random_plans, &shape);
+	}
+}
+
+/* What a rank keeps in mind of one layer's plan. */
+struct pending {
+	bool started;
+	const struct ferry_placement *old;
+};
+
+/* Ends the plan of a layer, in one way or the other. */
+static void end_plan(struct lab *lab, int32_t layer, struct pending *p,
+                     bool abandon)
+{
+	if (abandon) {
+		RANKS_OK(ferry_experts_abandon(lab->experts, layer));
+		RANKS_CHECK(ferry_experts_placement(lab->experts, layer) ==
+		            p->old);
+	} else {
+		RANKS_OK(ferry_experts_commit(lab->experts, layer, NULL, NULL,
+		                              NULL));
+	}
+	p->started = false;
+	lab_check(lab, layer, ferry_experts_placement(lab->experts, layer));
+}
+
+/* Starts one if there is room; all ranks must say the same. */
+static void start_plan(struct lab *lab, int32_t layer, uint64_t *rng,
+                       struct pending *p)
+{
+	struct ferry_plan plan;
+
+	p->old = ferry_experts_placement(lab->experts, layer);
+	lab_plan(p->old, layer, rng, 3, true, 2, &plan);
+	const enum ferry_status status =
+		ferry_experts_start(lab->experts, layer, &plan, NULL, NULL);
+
+	if (status != FERRY_STATE)
+		RANKS_OK(status);
+	p->started = status == FERRY_OK;
+}
+
+static void many_in_flight(struct rank *rank)
+{
+	const struct lab_shape *shape = rank->arg;
+	struct lab *lab = lab_open(rank, shape);
+	struct pending pending[LAB_LAYERS] = {{0}};
+	uint64_t rng = shape->seed + 2;
+	int n_started = 0;
+
+	for (int i = 0; i < 4 * STEPS; i++) {
+		const int32_t layer =
+			(int32_t)(rng_next(&rng) % (uint64_t)shape->n_layers);
+		const uint64_t how = rng_next(&rng);
+		struct pending *p = &pending[layer];
+
+		if (!p->started)
+			start_plan(lab, layer, &rng, p);
+		else if (how % 2)
+			end_plan(lab, layer, p, how % 8 == 1);
+		n_started += p->started;
+		lab_check(lab, layer,
+		          ferry_experts_placement(lab->experts, layer));
+	}
+	RANKS_CHECK(n_started > STEPS / 2);
+	for (int32_t l = 0; l < shape->n_layers; l++)
+		if (pending[l].started)
+			end_plan(lab, l, &pending[l], false);
+}
+
+static void test_many_in_flight(void **state)
+{
+	for (int i = 0; i < 4; i++) {
+		struct lab_shape shape =
+			lab_small(seed + 17 * (uint64_t)i,
+		                  (enum ferry_experts_mode)(i % 2));
+
+		shape.n_layers = 4;
+		shape.n_staging = 8;
+		run(*state, 2 + i, many_in_flight, &shape);
+	}
+}
+
+/*
+ * Micro-batch A holds the version that it began with while plans are committed
+ * for B: its weights stay, byte for byte, until it lets go.
+ */
+static void two_batches(struct rank *rank)
+{
+	const struct lab_shape *shape = rank->arg;
+	struct lab *lab = lab_open(rank, shape);
+	uint64_t rng = shape->seed + 3;
+
+	for (int i = 0; i < STEPS; i++) {
+		const int32_t layer = i % shape->n_layers;
+		const struct ferry_placement *a =
+			ferry_experts_acquire(lab->experts, layer);
+		const struct ferry_placement *b = step(lab, layer, &rng, 2);
+
+		lab_check(lab, layer, a);
+		step(lab, (layer + 1) % shape->n_layers, &rng, 1);
+		step(lab, (layer + 2) % shape->n_layers, &rng, 1);
+		lab_check(lab, layer, a);
+		lab_check(lab, layer, b);
+		ferry_experts_release(lab->experts, layer, a);
+		/* Two plans later nobody needs it, and it is gone. */
+		step(lab, (layer + 1) % shape->n_layers, &rng, 0);
+		step(lab, (layer + 1) % shape->n_layers, &rng, 0);
+		if (a != b)
+			RANKS_CHECK(!ferry_experts_tensor(lab->experts, layer,
+			                                  a, 0, 0));
+	}
+}
+
+static void test_two_batches(void **state)
+{
+	struct lab_shape shape = lab_small(seed + 5, FERRY_EXPERTS_REMAP);
+
+	shape.n_staging = 16;
+	run(*state, 4, two_batches, &shape);
+	run(*state, 2, two_batches, &shape);
+}
+
+/* The first swap of two experts between ranks 0 and 1. */
+static struct ferry_plan one_swap(const struct ferry_placement *p,
+                                  int32_t layer)
+{
+	struct ferry_plan plan = {.size = sizeof(plan), .layer = layer};
+
+	for (uint64_t s = 0; plan.n_moves < 1; s++) {
+		uint64_t rng = s;
+
+		lab_plan(p, layer, &rng, 1, false, 1, &plan);
+	}
+	return plan;
+}
+
+/* COPY overwrites: not while somebody reads, and then it is asked again. */
+static void copy_in_use(struct rank *rank)
+{
+	const struct lab_shape *shape = rank->arg;
+	struct lab *lab = lab_open(rank, shape);
+	const struct ferry_placement *a =
+		ferry_experts_acquire(lab->experts, 1);
+	const struct ferry_plan plan = one_swap(a, 1);
+	const struct ferry_placement *b = NULL;
+	struct ferry_usage *usage;
+
+	RANKS_OK(ferry_experts_start(lab->experts, 1, &plan, NULL, NULL));
+	for (int i = 0; i < 3; i++) {
+		RANKS_STATUS(
+			ferry_experts_commit(lab->experts, 1, NULL, &b, NULL),
+			FERRY_STATE);
+		RANKS_TEXT(ferry_last_error(), "version 1000 is in use");
+		lab_check(lab, 1, a);
+	}
+	RANKS_CHECK(!b);
+	/* An operation of a channel counts as well. */
+	usage = ferry_placement_enter(a);
+	ferry_experts_release(lab->experts, 1, a);
+	RANKS_STATUS(ferry_experts_commit(lab->experts, 1, NULL, &b, NULL),
+	             FERRY_STATE);
+	ferry_usage_leave(usage);
+	RANKS_OK(ferry_experts_commit(lab->experts, 1, NULL, &b, NULL));
+	RANKS_EQ(ferry_placement_version(b), 1001);
+	lab_check(lab, 1, b);
+}
+
+static void test_copy_in_use(void **state)
+{
+	struct lab_shape shape = lab_small(seed + 6, FERRY_EXPERTS_COPY);
+
+	run(*state, 3, copy_in_use, &shape);
+}
+
+/* Started by a second thread, while this one reads weights. */
+struct starter {
+	struct lab *lab;
+	const struct ferry_plan *plan;
+	enum ferry_status status;
+};
+
+static void *start_it(void *arg)
+{
+	struct starter *s = arg;
+
+	s->status =
+		ferry_experts_start(s->lab->experts, 0, s->plan, NULL, NULL);
+	return NULL;
+}
+
+static void second_thread(struct rank *rank)
+{
+	struct lab *lab = lab_open(rank, rank->arg);
+	uint64_t rng = lab->shape.seed;
+
+	for (int i = 0; i < STEPS; i++) {
+		const struct ferry_placement *p =
+			ferry_experts_placement(lab->experts, 0);
+		struct ferry_plan plan;
+		struct starter s = {lab, &plan, FERRY_INTERNAL};
+		bool staged = false;
+		pthread_t thread;
+
+		lab_plan(p, 0, &rng, 2, false, 2, &plan);
+		RANKS_EQ(pthread_create(&thread, NULL, start_it, &s), 0);
+		const int32_t wrong = lab_wrong(lab, 0, p);
+
+		pthread_join(thread, NULL);
+		RANKS_EQ(wrong, 0);
+		RANKS_OK(s.status);
+		while (!staged)
+			RANKS_OK(ferry_experts_poll(lab->experts, 0, &staged));
+		RANKS_OK(ferry_experts_commit(lab->experts, 0, NULL, &p, NULL));
+		lab_check(lab, 0, p);
+	}
+}
+
+static void test_second_thread(void **state)
+{
+	struct lab_shape shape = lab_small(seed + 7, FERRY_EXPERTS_REMAP);
+
+	run(*state, 3, second_thread, &shape);
+}
+
+static void bounded(struct rank *rank)
+{
+	struct lab *lab = lab_open(rank, rank->arg);
+	const struct ferry_placement *p[3];
+	struct ferry_plan plan = {.size = sizeof(plan)};
+	uint64_t rng = lab->shape.seed;
+
+	for (int32_t l = 0; l < 3; l++)
+		p[l] = ferry_experts_placement(lab->experts, l);
+	/* Three experts to one rank that has two buffers: never. */
+	for (int i = 0; i < 1000 && plan.n_moves < 3; i++)
+		lab_plan(p[0], 0, &rng, 3, false, 3, &plan);
+	RANKS_EQ(plan.n_moves, 3);
+	RANKS_STATUS(ferry_experts_start(lab->experts, 0, &plan, NULL, NULL),
+	             FERRY_RANGE);
+	RANKS_TEXT(ferry_last_error(), "3 experts come to rank");
+	RANKS_EQ(lab_stats(lab).n_started, 0);
+	for (int32_t l = 0; l < 2; l++) {
+		plan = one_swap(p[l], l);
+		RANKS_OK(ferry_experts_start(lab->experts, l, &plan, NULL,
+		                             NULL));
+	}
+	/* Both are full: not now, and nothing has happened. */
+	plan = one_swap(p[2], 2);
+	RANKS_STATUS(ferry_experts_start(lab->experts, 2, &plan, NULL, NULL),
+	             FERRY_STATE);
+	RANKS_TEXT(ferry_last_error(), "0 are known to be free");
+	RANKS_EQ(lab_stats(lab).staging_in_use, 2);
+	for (int32_t l = 0; l < 2; l++)
+		RANKS_OK(ferry_experts_commit(lab->experts, l, NULL, NULL,
+		                              NULL));
+	/* The second plan after them. */
+	RANKS_STATUS(ferry_experts_start(lab->experts, 2, &plan, NULL, NULL),
+	             FERRY_STATE);
+	step(lab, 0, &rng, 0);
+	RANKS_EQ(lab_stats(lab).staging_in_use, 0);
+	RANKS_OK(ferry_experts_start(lab->experts, 2, &plan, NULL, NULL));
+	RANKS_OK(ferry_experts_commit(lab->experts, 2, NULL, NULL, NULL));
+	for (int32_t l = 0; l < 3; l++)
+		lab_check(lab, l, ferry_experts_placement(lab->experts, l));
+}
+
+static void test_bounded(void **state)
+{
+	for (int m = 0; m < 2; m++) {
+		struct lab_shape shape =
+			lab_small(seed, (enum ferry_experts_mode)m);
+
+		shape.n_staging = 2;
+		shape.uneven = false;
+		run(*state, 2, bounded, &shape);
+	}
+}
+
+/* Rank 2 has planned something else. */
+static void other_plan(struct rank *rank)
+{
+	struct lab *lab = lab_open(rank, rank->arg);
+	const struct ferry_placement *p =
+		ferry_experts_placement(lab->experts, 0);
+	struct ferry_plan plan = one_swap(p, 0);
+	void *address = ferry_experts_tensor(lab->experts, 0, NULL, 0, 0);
+
+	if (rank->rank == 2)
+		plan.hash++;
+	RANKS_OK(ferry_experts_start(lab->experts, 0, &plan, NULL, NULL));
+	RANKS_STATUS(ferry_experts_commit(lab->experts, 0, NULL, NULL, NULL),
+	             FERRY_MISMATCH);
+	RANKS_TEXT(ferry_last_error(), "rank 2 has started plan");
+	RANKS_TEXT(ferry_last_error(), "experts_commit: layer 0, version 0");
+	RANKS_STATUS(ferry_experts_start(lab->experts, 1, &plan, NULL, NULL),
+	             FERRY_BROKEN);
+	RANKS_STATUS(ferry_experts_abandon(lab->experts, 0), FERRY_BROKEN);
+	RANKS_CHECK(ferry_experts_placement(lab->experts, 0) == p);
+	RANKS_CHECK(ferry_experts_tensor(lab->experts, 0, p, 0, 0) == address);
+	lab_check(lab, 0, p);
+}
+
+/* Rank 1 starts another layer. */
+static void other_layer(struct rank *rank)
+{
+	struct lab *lab = lab_open(rank, rank->arg);
+	const int32_t layer = rank->rank == 1 ? 2 : 0;
+	const struct ferry_plan plan =
+		one_swap(ferry_experts_placement(lab->experts, layer), layer);
+
+	RANKS_OK(ferry_experts_start(lab->experts, layer, &plan, NULL, NULL));
+	RANKS_STATUS(
+		ferry_experts_commit(lab->experts, layer, NULL, NULL, NULL),
+		FERRY_MISMATCH);
+	RANKS_TEXT(ferry_last_error(), "rank 1 has started a plan of layer 2, "
+	                               "rank 0 one of layer 0");
+	lab_check(lab, layer, ferry_experts_placement(lab->experts, layer));
+}
+
+/* Rank 1 abandons what the others commit: told by the next plan. */
+static void other_calls(struct rank *rank)
+{
+	struct lab *lab = lab_open(rank, rank->arg);
+	struct ferry_plan plan =
+		one_swap(ferry_experts_placement(lab->experts, 0), 0);
+
+	RANKS_OK(ferry_experts_start(lab->experts, 0, &plan, NULL, NULL));
+	if (rank->rank == 1)
+		RANKS_OK(ferry_experts_abandon(lab->experts, 0));
+	else
+		RANKS_OK(ferry_experts_commit(lab->experts, 0, NULL, NULL,
+		                              NULL));
+	plan = one_swap(ferry_experts_placement(lab->experts, 1), 1);
+	RANKS_OK(ferry_experts_start(lab->experts, 1, &plan, NULL, NULL));
+	RANKS_STATUS(ferry_experts_commit(lab->experts, 1, NULL, NULL, NULL),
+	             FERRY_MISMATCH);
+	RANKS_TEXT(ferry_last_error(), "after different calls");
+	lab_check(lab, 0, ferry_experts_placement(lab->experts, 0));
+	lab_check(lab, 1, ferry_experts_placement(lab->experts, 1));
+}
+
+static void test_mismatch(void **state)
+{
+	struct lab_shape shape = lab_small(seed + 9, FERRY_EXPERTS_REMAP);
+
+	run(*state, 4, other_plan, &shape);
+	run(*state, 3, other_layer, &shape);
+	run(*state, 3, other_calls, &shape);
+	shape.mode = FERRY_EXPERTS_COPY;
+	run(*state, 4, other_plan, &shape);
+}
+
+static void expect_start(struct lab *lab, const struct ferry_plan *plan,
+                         enum ferry_status status, const char *text)
+{
+	RANKS_STATUS(ferry_experts_start(lab->experts, 0, plan, NULL, NULL),
+	             status);
+	RANKS_TEXT(ferry_last_error(), text);
+	RANKS_EQ(lab_stats(lab).n_started, 0);
+}
+
+/* Plans that do not fit the placement. */
+static void bad_plans(struct rank *rank)
+{
+	struct lab *lab = lab_open(rank, rank->arg);
+	const struct ferry_plan good =
+		one_swap(ferry_experts_placement(lab->experts, 0), 0);
+	struct ferry_plan bad = good;
+
+	bad.size = 8;
+	expect_start(lab, &bad, FERRY_INVAL, "size is 8");
+	bad = good;
+	bad.n_moves = FERRY_PLAN_MOVES + 1;
+	expect_start(lab, &bad, FERRY_RANGE, "n_moves is 257");
+	bad = good;
+	bad.layer = 2;
+	expect_start(lab, &bad, FERRY_INVAL, "the plan is for layer 2");
+	bad = good;
+	bad.moves[0].expert++;
+	expect_start(lab, &bad, FERRY_RANGE, "moves[0].expert is");
+	bad = good;
+	bad.moves[0].other = -1;
+	expect_start(lab, &bad, FERRY_RANGE, "moves[0].other is -1");
+	bad = good;
+	bad.moves[0].to_slot = 1 << 20;
+	expect_start(lab, &bad, FERRY_RANGE, "moves[0].to_slot is 1048576");
+	bad = good;
+	bad.moves[0].to_rank++;
+	expect_start(lab, &bad, FERRY_RANGE, "moves[0].to_rank is");
+	bad = good;
+	bad.moves[0].kind = (enum ferry_move_kind)7;
+	expect_start(lab, &bad, FERRY_INVAL, "moves[0].kind is 7");
+	bad = good;
+	bad.n_moves = 2;
+	bad.moves[1] = bad.moves[0];
+	expect_start(lab, &bad, FERRY_INVAL, "is in an earlier move");
+	expect_start(lab, NULL, FERRY_INVAL, "plan is NULL");
+}
+
+/* Calls out of place. */
+static void bad_calls(struct rank *rank)
+{
+	struct lab *lab = lab_open(rank, rank->arg);
+	struct ferry_experts *x = lab->experts;
+	const struct ferry_plan plan =
+		one_swap(ferry_experts_placement(x, 0), 0);
+	struct CUstream_st *stream = (void *)lab;
+	struct ferry_experts_stats unsized = {0};
+	bool staged;
+
+	RANKS_STATUS(ferry_experts_start(NULL, 0, &plan, NULL, NULL),
+	             FERRY_INVAL);
+	RANKS_STATUS(ferry_experts_start(x, 3, &plan, NULL, NULL), FERRY_RANGE);
+	RANKS_STATUS(ferry_experts_start(x, 0, &plan, NULL, stream),
+	             FERRY_INVAL);
+	RANKS_STATUS(ferry_experts_commit(x, 0, NULL, NULL, NULL), FERRY_STATE);
+	RANKS_STATUS(ferry_experts_commit(x, -1, NULL, NULL, NULL),
+	             FERRY_RANGE);
+	RANKS_STATUS(ferry_experts_poll(x, 0, &staged), FERRY_STATE);
+	RANKS_STATUS(ferry_experts_abandon(x, 0), FERRY_STATE);
+	RANKS_STATUS(ferry_experts_abandon(NULL, 0), FERRY_INVAL);
+	RANKS_STATUS(ferry_experts_get_stats(x, &unsized), FERRY_INVAL);
+	RANKS_STATUS(ferry_experts_get_stats(NULL, &unsized), FERRY_INVAL);
+	RANKS_OK(ferry_experts_start(x, 0, &plan, NULL, NULL));
+	RANKS_STATUS(ferry_experts_start(x, 0, &plan, NULL, NULL), FERRY_STATE);
+	RANKS_TEXT(ferry_last_error(), "layer 0 has a plan");
+	RANKS_STATUS(ferry_experts_poll(x, 0, NULL), FERRY_INVAL);
+	RANKS_STATUS(ferry_experts_commit(x, 0, stream, NULL, NULL),
+	             FERRY_INVAL);
+	RANKS_STATUS(ferry_experts_commit(x, 0, NULL, NULL,
+	                                  &(struct ferry_experts_report){0}),
+	             FERRY_INVAL);
+	RANKS_OK(ferry_experts_commit(x, 0, NULL, NULL, NULL));
+}
+
+/* Lookups of what is not there. */
+static void lookups(struct rank *rank)
+{
+	struct lab *lab = lab_open(rank, rank->arg);
+	struct ferry_experts *x = lab->experts;
+	const int32_t n = lab->n_own[0];
+
+	RANKS_CHECK(!ferry_experts_placement(x, -1));
+	RANKS_CHECK(!ferry_experts_placement(x, 3));
+	RANKS_CHECK(!ferry_experts_placement(NULL, 0));
+	RANKS_CHECK(!ferry_experts_acquire(NULL, 0));
+	RANKS_CHECK(!ferry_experts_acquire(x, 3));
+	ferry_experts_release(NULL, 0, NULL);
+	ferry_experts_release(x, 0, NULL);
+	ferry_experts_release(x, 0, lab->first[0]); /* not acquired */
+	RANKS_CHECK(!ferry_experts_tensor(NULL, 0, NULL, 0, 0));
+	RANKS_CHECK(!ferry_experts_tensor(x, 0, NULL, n, 0));
+	RANKS_CHECK(!ferry_experts_tensor(x, 0, NULL, -1, 0));
+	RANKS_CHECK(!ferry_experts_tensor(x, 0, NULL, 0, 4));
+	RANKS_CHECK(!ferry_experts_tensor(x, 0, lab->first[1], 0, 0));
+	RANKS_CHECK(ferry_experts_tensor(x, 0, lab->first[0], n - 1, 3) ==
+	            ferry_experts_tensor(x, 0, NULL, n - 1, 3));
+	RANKS_CHECK(lab_stats(lab).segment_bytes > 0);
+}
+
+static void test_refusals(void **state)
+{
+	struct lab_shape shape = lab_small(seed + 10, FERRY_EXPERTS_REMAP);
+
+	run(*state, 3, bad_plans, &shape);
+	run(*state, 3, bad_calls, &shape);
+	shape.uneven = false;
+	run(*state, 3, lookups, &shape);
+}
+
+/* Opens with one thing changed on one rank. */
+static void expect_open(struct rank *rank, const struct lab_shape *shape,
+                        enum ferry_status status, const char *text)
+{
+	struct lab lab;
+
+	lab_make(&lab, rank, shape);
+	const enum ferry_status got = lab_try(&lab);
+
+	lab_close(&lab);
+	RANKS_STATUS(got, status);
+	RANKS_TEXT(ferry_last_error(), text);
+}
+
+static void bad_opens(struct rank *rank)
+{
+	const struct lab_shape *good = rank->arg;
+	struct lab_shape bad = *good;
+
+	bad.n_tensors = 0;
+	expect_open(rank, &bad, FERRY_INVAL, "n_tensors is 0");
+	bad = *good;
+	bad.tensor_bytes[1] = 0;
+	expect_open(rank, &bad, FERRY_RANGE, "tensor_bytes[1] is 0");
+	bad = *good;
+	bad.n_staging = -1;
+	expect_open(rank, &bad, FERRY_INVAL, "n_staging is -1");
+	bad = *good;
+	bad.mode = (enum ferry_experts_mode)2;
+	expect_open(rank, &bad, FERRY_INVAL, "mode is 2");
+	bad = *good;
+	bad.n_staging += rank->rank == 1;
+	expect_open(rank, &bad, FERRY_MISMATCH,
+	            "n_staging is 7 on rank 1, 6 on rank 0");
+	bad = *good;
+	bad.tensor_bytes[2] += rank->rank == 2;
+	expect_open(rank, &bad, FERRY_MISMATCH,
+	            "tensor_bytes[2] is 2 on rank 2, 1 on rank 0");
+	bad = *good;
+	bad.seed += rank->rank == 1;
+	expect_open(rank, &bad, FERRY_MISMATCH, "hash of placements[0]");
+	bad = *good;
+	bad.n_layers -= rank->rank == 2;
+	expect_open(rank, &bad, FERRY_MISMATCH, "n_layers is 2 on rank 2");
+	RANKS_STATUS(ferry_experts_open(rank->world, NULL,
+	                                &(struct ferry_experts *){NULL}),
+	             FERRY_INVAL);
+	RANKS_STATUS(ferry_experts_open(NULL, NULL, NULL), FERRY_INVAL);
+	/* And after all that the right one. */
+	struct lab *lab = lab_open(rank, good);
+
+	lab_check(lab, 0, lab->first[0]);
+}
+
+static void test_bad_opens(void **state)
+{
+	struct lab_shape shape = lab_small(seed + 11, FERRY_EXPERTS_REMAP);
+
+	run(*state, 3, bad_opens, &shape);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_random_plans),
+	cmocka_unit_test(test_large_experts),
+	cmocka_unit_test(test_many_in_flight),
+	cmocka_unit_test(test_two_batches),
+	cmocka_unit_test(test_copy_in_use),
+	cmocka_unit_test(test_second_thread),
+	cmocka_unit_test(test_bounded),
+	cmocka_unit_test(test_mismatch),
+	cmocka_unit_test(test_refusals),
+	cmocka_unit_test(test_bad_opens),
+};
+
+enum { N_TESTS = sizeof(tests) / sizeof(*tests) };
+
+int main(void)
+{
+	struct CMUnitTest runs[N_TESTS];
+	int failed = 0;
+
+	seed = ranks_seed();
+	for (const struct lab_setting *s = lab_settings; s->name; s++) {
+		for (int i = 0; i < N_TESTS; i++) {
+			runs[i] = tests[i];
+			runs[i].initial_state = (void *)(uintptr_t)s;
+		}
+		failed += _cmocka_run_group_tests(s->name, runs, N_TESTS, NULL,
+		                                  NULL);
+	}
+	return failed;
+}
