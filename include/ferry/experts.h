@@ -74,9 +74,9 @@ struct ferry_experts_config {
 	const size_t *tensor_bytes; /* [n_tensors] 1..; alike in all layers */
 	/*
 	 * Staging buffers of each rank, shared by all layers; 0: 4. A plan
-	 * needs one for each expert that comes to a rank. A buffer that a plan
-	 * has used is free again for the second plan after it, at the earliest:
-	 * twice what one plan brings keeps every plan going.
+	 * needs one for each expert that comes to a rank, and may use again
+	 * those of the last plan but one before it, at the earliest: twice what
+	 * a plan brings to a rank keeps every plan going.
 	 */
 	int32_t n_staging;
 	enum ferry_experts_mode mode;
@@ -160,11 +160,14 @@ FERRY_API void *ferry_experts_tensor(const struct ferry_experts *experts,
  * The weights of the layer may be read meanwhile and must not be written until
  * commit or abandon. `loads` as in ferry_plan_apply: for split QUOTA, NULL
  * otherwise. stream is NULL in a CPU world.
- * Errors: INVAL, RANGE (the plan does not fit the placement, or needs more
- * staging buffers than a rank has), STATE (the layer has a plan already, there
- * are FERRY_EXPERTS_PLANS of them, or too many staging buffers are in use: told
- * alike on all ranks, and nothing moves); NOMEM; BROKEN, TIMEOUT, PEER,
- * ABORTED, FABRIC.
+ *
+ * Where too few staging buffers are free at the moment, the plan is held back:
+ * on all ranks alike nothing moves, as with a plan without moves, commit
+ * returns the old placement, and its report says so.
+ * Errors: INVAL, RANGE (the plan does not fit the placement, or brings a rank
+ * more experts than it has staging buffers), STATE (the layer has a plan
+ * already, or the FERRY_EXPERTS_PLANS-th plan before it has not ended), NOMEM;
+ * BROKEN, TIMEOUT, PEER, MISMATCH, ABORTED, FABRIC.
  */
 FERRY_API enum ferry_status
 ferry_experts_start(struct ferry_experts *experts, int32_t layer,
@@ -192,10 +195,12 @@ struct ferry_experts_report {
 	uint64_t bytes_out;  /* that it has taken from it */
 	int32_t n_in;        /* experts */
 	int32_t n_out;
+	bool held_back; /* nothing moved: too few free staging buffers */
 };
 #define FERRY_EXPERTS_REPORT_INIT                                              \
 	{                                                                      \
-		sizeof(struct ferry_experts_report), 0, 0, 0, 0, 0, 0, 0       \
+		sizeof(struct ferry_experts_report), 0, 0, 0, 0, 0, 0, 0,      \
+			false                                                  \
 	}
 
 /**
@@ -230,7 +235,8 @@ struct ferry_experts_stats {
 	uint64_t n_started;
 	uint64_t n_committed;
 	uint64_t n_abandoned;
-	uint64_t bytes_in; /* of committed plans */
+	uint64_t n_held_back; /* of those started */
+	uint64_t bytes_in;    /* of committed plans */
 	uint64_t bytes_out;
 	uint64_t exposed_ns;    /* sums of the reports */
 	uint64_t push_ns;       /* time in ferry_experts_start */
@@ -243,7 +249,7 @@ struct ferry_experts_stats {
 #define FERRY_EXPERTS_STATS_INIT                                               \
 	{                                                                      \
 		sizeof(struct ferry_experts_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-			0, 0, 0                                                \
+			0, 0, 0, 0                                             \
 	}
 
 /** Reads the counters. Any thread. Errors: INVAL. */

@@ -278,6 +278,7 @@ static struct ferry_experts_report count(struct ferry_experts *x,
 		.bytes_out = (uint64_t)n_out * x->expert_bytes,
 		.n_in = n_in,
 		.n_out = n_out,
+		.held_back = f->held_back,
 	};
 
 	pthread_mutex_lock(&x->lock);

@@ -12,6 +12,7 @@ struct making {
 	struct ferry_experts *x;
 	int32_t layer;
 	const struct ferry_plan *plan;
+	int32_t n_moves; /* that are made */
 	const struct ferry_placement *placement;
 	uint8_t *taken; /* [n_slots] by an earlier move */
 };
@@ -101,7 +102,7 @@ static enum ferry_status check_plan(const struct making *m)
 static void list_transfers(const struct making *m,
                            struct experts_flight *flight)
 {
-	for (int32_t i = 0; i < m->plan->n_moves; i++) {
+	for (int32_t i = 0; i < m->n_moves; i++) {
 		const struct ferry_move *v = &m->plan->moves[i];
 
 		flight->transfers[flight->n_transfers++] =
@@ -119,7 +120,7 @@ static void list_transfers(const struct making *m,
 /* A plan without moves changes nothing, but quotas where there are loads. */
 static bool changes(const struct making *m, const int64_t *loads)
 {
-	return m->plan->n_moves ||
+	return m->n_moves ||
 	       (loads && m->placement->split == FERRY_SPLIT_QUOTA);
 }
 
@@ -140,7 +141,7 @@ static enum ferry_status apply(const struct making *m,
 		slots[s] = p->slot_expert[s];
 	for (int32_t r = 0; r < map->n_ranks; r++)
 		per_rank[r] = map->first_slot[r + 1] - map->first_slot[r];
-	for (int32_t i = 0; i < m->plan->n_moves; i++) {
+	for (int32_t i = 0; i < m->n_moves; i++) {
 		const struct ferry_move *v = &m->plan->moves[i];
 
 		slots[v->to_slot] = v->expert;
@@ -181,12 +182,14 @@ static enum ferry_status make_target(const struct making *m,
 	return FERRY_OK;
 }
 
-static enum ferry_status make(struct making *m, const int64_t *loads,
+static enum ferry_status make(struct making *m,
+                              const struct experts_asked *asked,
                               struct experts_flight *flight)
 {
 	FERRY_TRY(check_plan(m));
+	m->n_moves = asked->held_back ? 0 : m->plan->n_moves;
 	list_transfers(m, flight);
-	return make_target(m, loads, flight);
+	return make_target(m, asked->loads, flight);
 }
 
 /* How many transfers a plan needs room for, whatever it says. */
@@ -197,16 +200,16 @@ static size_t most_transfers(const struct ferry_plan *plan)
 	return 2 * (size_t)plan->n_moves;
 }
 
-enum ferry_status experts_flight_make(struct ferry_experts *x, int32_t layer,
-                                      const struct ferry_plan *plan,
-                                      const int64_t *loads,
+enum ferry_status experts_flight_make(struct ferry_experts *x,
+                                      const struct experts_asked *asked,
                                       struct experts_flight **flight)
 {
+	const struct ferry_plan *plan = asked->plan;
 	struct making m = {
 		.x = x,
-		.layer = layer,
+		.layer = asked->layer,
 		.plan = plan,
-		.placement = x->layers[layer].newest->placement,
+		.placement = x->layers[asked->layer].newest->placement,
 	};
 	struct experts_flight *const f = calloc(
 		1, sizeof(*f) + most_transfers(plan) * sizeof(f->transfers[0]));
@@ -218,13 +221,14 @@ enum ferry_status experts_flight_make(struct ferry_experts *x, int32_t layer,
 		                    "experts_start: %d moves in %d slots",
 		                    plan->n_moves, m.placement->map.n_slots);
 	else
-		status = make(&m, loads, f);
+		status = make(&m, asked, f);
 	free(m.taken);
 	if (status != FERRY_OK) {
 		experts_flight_free(f);
 		return status;
 	}
-	f->layer = layer;
+	f->layer = asked->layer;
+	f->held_back = asked->held_back;
 	f->plan_hash = plan->hash;
 	*flight = f;
 	return FERRY_OK;

@@ -83,6 +83,7 @@ struct experts_flight {
 	uint64_t history;
 	int32_t layer;
 	int32_t n_transfers;
+	bool held_back;      /* the plan's moves are left out */
 	bool staged;         /* all ranks' records were read and are alike */
 	uint64_t exposed_ns; /* in commits so far */
 	uint64_t wait_ns;
@@ -204,12 +205,19 @@ unsigned char *experts_current(const struct ferry_experts *x,
 
 /*
  * Turns a plan for the newest placement of a layer into transfers, without
- * buffers, and the version that it leads to. Nothing is touched but *flight,
- * which is the caller's on success. Errors: INVAL, RANGE, NOMEM.
+ * buffers, and the version that it leads to; held back: a plan with its moves
+ * left out. Nothing is touched but *flight, which is the caller's on success.
+ * Errors: INVAL, RANGE, NOMEM.
  */
-enum ferry_status experts_flight_make(struct ferry_experts *x, int32_t layer,
-                                      const struct ferry_plan *plan,
-                                      const int64_t *loads,
+struct experts_asked {
+	int32_t layer;
+	const struct ferry_plan *plan;
+	const int64_t *loads;
+	bool held_back;
+};
+
+enum ferry_status experts_flight_make(struct ferry_experts *x,
+                                      const struct experts_asked *asked,
                                       struct experts_flight **flight);
 /* Frees it with a target that was not committed. */
 void experts_flight_free(struct experts_flight *flight);

@@ -66,6 +66,7 @@ static int32_t coming_to(const struct experts_flight *f, int32_t rank)
 	return n;
 }
 
+/* Can it ever be staged? */
 static enum ferry_status check_staging(struct ferry_experts *x,
                                        const struct experts_flight *f)
 {
@@ -80,15 +81,37 @@ static enum ferry_status check_staging(struct ferry_experts *x,
 				"come to rank %d, which has %d staging "
 				"buffers",
 				f->layer, n, r, x->n_staging);
-		if (n > x->free[r].n)
-			return ferry_fail(
-				&x->world->ctx, FERRY_STATE,
-				"experts_start: layer %d: %d experts "
-				"come to rank %d, of whose %d staging "
-				"buffers %d are known to be free",
-				f->layer, n, r, x->n_staging, x->free[r].n);
 	}
 	return FERRY_OK;
+}
+
+/* Can it be staged now? All ranks' books say the same. */
+static bool has_room(const struct ferry_experts *x,
+                     const struct experts_flight *f)
+{
+	for (int32_t i = 0; i < f->n_transfers; i++) {
+		const int32_t r = f->transfers[i].to_rank;
+
+		if (coming_to(f, r) > x->free[r].n)
+			return false;
+	}
+	return true;
+}
+
+/* A plan that cannot be staged now becomes one without moves. */
+static enum ferry_status make_flight(struct ferry_experts *x,
+                                     struct experts_asked *asked,
+                                     struct experts_flight **flight)
+{
+	FERRY_TRY(experts_flight_make(x, asked, flight));
+	const enum ferry_status status = check_staging(x, *flight);
+
+	asked->held_back = !has_room(x, *flight);
+	if (status == FERRY_OK && !asked->held_back)
+		return FERRY_OK;
+	experts_flight_free(*flight);
+	FERRY_TRY(status);
+	return experts_flight_make(x, asked, flight);
 }
 
 /* Puts that one expert takes. */
@@ -138,6 +161,7 @@ static void enter(struct ferry_experts *x, struct experts_flight *f)
 	pthread_mutex_lock(&x->lock);
 	x->stats.n_started++;
 	x->stats.n_in_flight++;
+	x->stats.n_held_back += f->held_back;
 	x->stats.staging_in_use = x->n_staging - x->free[x->rank].n;
 	x->stats.staging_most = (int32_t)max_i64(x->stats.staging_most,
 	                                         x->stats.staging_in_use);
@@ -267,19 +291,14 @@ enum ferry_status ferry_experts_start(struct ferry_experts *experts,
                                       struct CUstream_st *stream)
 {
 	struct ferry_experts *const x = experts;
+	struct experts_asked asked = {layer, plan, loads, false};
 	struct experts_flight *f;
 
 	FERRY_TRY(check_call(x, layer, plan, stream));
 	FERRY_TRY(experts_named(x, "experts_start", layer,
 	                        ferry_segment_check(x->segment)));
 	FERRY_TRY(check_state(x, layer));
-	FERRY_TRY(experts_flight_make(x, layer, plan, loads, &f));
-	const enum ferry_status status = check_staging(x, f);
-
-	if (status != FERRY_OK) {
-		experts_flight_free(f);
-		return status;
-	}
+	FERRY_TRY(make_flight(x, &asked, &f));
 	enter(x, f);
 	return experts_named(x, "experts_start", layer, send_timed(x, f));
 }
