@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "run_args.h"
+
 #define PICK(rng, ...)                                                         \
 	((int[]){__VA_ARGS__})[traffic_random(rng) %                           \
 	                       (sizeof((int[]){__VA_ARGS__}) / sizeof(int))]
@@ -117,6 +119,22 @@ static void fill_slots(struct random_case *c, uint64_t *rng)
 		}
 }
 
+/* Shares of replicas: some of nothing, some of all, some very large. */
+static void fill_quotas(struct random_case *c, uint64_t *rng)
+{
+	const size_t n = sizeof(c->quota) / sizeof(*c->quota);
+
+	for (size_t s = 0; s < n; s++) {
+		const int kind = PICK(rng, 0, 1, 1, 1, 2);
+
+		c->quota[s] = kind == 0   ? 0
+		              : kind == 1 ? (int64_t)traffic_between(rng, 1, 99)
+		                          : INT64_MAX - (int64_t)s;
+	}
+	c->placement.split = FERRY_SPLIT_QUOTA;
+	c->placement.quota = c->quota;
+}
+
 static void pick_slots(struct random_case *c, uint64_t *rng)
 {
 	struct ferry_moe_config *config = &c->config;
@@ -139,6 +157,8 @@ static void pick_slots(struct random_case *c, uint64_t *rng)
 	c->placement.expert_slots = c->expert_slots;
 	c->placement.slot_expert = c->slot_expert;
 	fill_slots(c, rng);
+	if (traffic_chance(rng, 50) && !run_on_gpus())
+		fill_quotas(c, rng);
 }
 
 /* Keeps the largest buffers at a few MiB. */
@@ -309,9 +329,10 @@ void random_case_print(const struct random_case *c)
 	       "%lld/%d bad %d combine %d:%d->%d weights %d%d*%g\n",
 	       (unsigned long long)c->seed, m->n_ranks, m->group_size,
 	       m->max_tokens, m->hidden, m->topk, m->n_experts,
-	       c->placed         ? " placed"
-	       : m->expert_slots ? " uneven"
-	                         : "",
+	       c->placed && c->placement.quota ? " by quota"
+	       : c->placed                     ? " placed"
+	       : m->expert_slots               ? " uneven"
+	                                       : "",
 	       m->n_slots, (int)m->dtype, (int)m->in_dtype, (int)m->scale_type,
 	       m->scale_block, m->scale_bytes, (int)m->layout, m->alignment,
 	       (long long)m->max_recv_rows, (int)m->overflow, (int)m->bad_id,

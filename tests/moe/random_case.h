@@ -15,6 +15,7 @@ struct random_case {
 	struct ferry_placement_config placement;
 	int32_t expert_slots[RANKS_MAX];
 	int32_t slot_expert[512];
+	int64_t quota[512]; /* of a placement with split QUOTA */
 	int32_t n_steps;
 };
 

@@ -40,6 +40,7 @@ struct world_of_tokens {
 	struct ferry_placement_config placement;
 	int32_t expert_slots[8];
 	int32_t slot_expert[4 * EXPERTS];
+	int64_t quota[4 * EXPERTS];
 };
 
 static int32_t first_token(const struct world_of_tokens *w, int32_t rank)
@@ -116,7 +117,7 @@ static void world_body(struct rank *rank)
 	drive_end(op);
 }
 
-/* Experts anywhere, each on up to n_copies ranks. */
+/* Experts anywhere, each on up to n_copies ranks, in unequal shares. */
 static void place(struct world_of_tokens *w, int32_t n_copies, uint64_t *rng)
 {
 	int32_t slots[8][4 * EXPERTS];
@@ -152,6 +153,12 @@ static void place(struct world_of_tokens *w, int32_t n_copies, uint64_t *rng)
 	w->placement.n_ranks = w->n_ranks;
 	w->placement.expert_slots = w->expert_slots;
 	w->placement.slot_expert = w->slot_expert;
+	if (n_copies < 2 || run_on_gpus())
+		return;
+	for (int32_t s = 0; s < at; s++)
+		w->quota[s] = (int64_t)traffic_between(rng, 0, 9);
+	w->placement.split = FERRY_SPLIT_QUOTA;
+	w->placement.quota = w->quota;
 }
 
 static void run_world(struct world_of_tokens *w, uint8_t *sums)

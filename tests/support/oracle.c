@@ -91,6 +91,29 @@ static float weight_at(const struct oracle *o,
 	return weight * factor;
 }
 
+/*
+ * Under QUOTA: the interval 0..2^31 is laid out with the replicas' shares, one
+ * behind the other, and a multiple of the golden ratio falls into one.
+ */
+static int32_t resolve_by_quota(const struct oracle *o, const int32_t *slots,
+                                int32_t n, int64_t turn)
+{
+	const uint64_t point = (uint64_t)turn * 0x9e3779b9u % (1ull << 32) / 2;
+	__uint128_t sum = 0, before = 0;
+	int32_t at = 0;
+
+	for (int32_t i = 0; i < n; i++)
+		sum = sum + (uint64_t)o->quota[slots[i]];
+	for (int32_t i = 0; i < n; i++) {
+		const uint64_t share = sum ? (uint64_t)o->quota[slots[i]] : 1;
+
+		if (before * (1u << 31) / (sum ? sum : (__uint128_t)n) <= point)
+			at = i;
+		before = before + share;
+	}
+	return slots[at];
+}
+
 /* Replicas of an expert in ascending slot order, by looking at all slots. */
 static int32_t resolve(const struct oracle *o, int32_t expert, int32_t source,
                        int32_t token, int32_t choice)
@@ -99,7 +122,9 @@ static int32_t resolve(const struct oracle *o, int32_t expert, int32_t source,
 	const int32_t n =
 		o->first_replica[expert + 1] - o->first_replica[expert];
 
-	return slots[((int64_t)source + token + choice) % n];
+	const int64_t turn = (int64_t)source + token + choice;
+
+	return o->quota ? resolve_by_quota(o, slots, n, turn) : slots[turn % n];
 }
 
 static void list_replicas(struct oracle *o, const int32_t *slot_expert)
@@ -370,6 +395,7 @@ static void take_defaults(struct oracle *o, const struct oracle_case *c)
 	o->need = *c->need;
 	o->in = c->in;
 	o->half = c->half;
+	o->quota = c->placement ? c->placement->quota : NULL;
 	o->n_ranks = config->n_ranks;
 	o->group_size = config->group_size ? config->group_size : 1;
 	o->n_groups = o->n_ranks / o->group_size;

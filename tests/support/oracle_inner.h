@@ -37,6 +37,7 @@ struct oracle {
 	int32_t *first_slot;    /* [n_ranks + 1] */
 	int32_t *first_replica; /* [n_experts + 1] into replicas */
 	int32_t *replicas;
+	const int64_t *quota;           /* [n_slots] the caller's; NULL: EVEN */
 	int32_t *topk, *n_tokens;       /* [n_groups] */
 	struct oracle_choice **choices; /* [n_groups][tokens * topk] */
 	uint8_t **quantized;            /* [n_groups], NULL: raw */
