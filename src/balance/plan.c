@@ -17,7 +17,8 @@ static enum ferry_status allocate(struct ferry_planner *pl)
 	pl->left[1] = malloc(n_ranks * sizeof(*pl->left[1]));
 	pl->taken = malloc((size_t)pl->problem.max_experts);
 	if (pl->load && pl->left[0] && pl->left[1] && pl->taken)
-		return FERRY_OK;
+		return plan_board_init(&pl->search.board, pl->problem.max_slots,
+		                       pl->problem.max_ranks);
 	return ferry_fail(NULL, FERRY_NOMEM, "planner: %d experts, %d ranks",
 	                  pl->problem.max_experts, pl->problem.max_ranks);
 }
@@ -51,6 +52,7 @@ void ferry_planner_destroy(struct ferry_planner *planner)
 {
 	if (!planner)
 		return;
+	plan_board_destroy(&planner->search.board);
 	ferry_problem_destroy(&planner->problem);
 	free(planner->load);
 	free(planner->left[0]);

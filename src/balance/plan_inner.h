@@ -9,6 +9,7 @@
 #ifndef FERRY_PLAN_INNER_H
 #define FERRY_PLAN_INNER_H
 
+#include "plan_search.h"
 #include "problem.h"
 
 struct plan_move {
@@ -36,6 +37,8 @@ struct ferry_planner {
 	struct plan_value best_value;
 	int32_t best_n_moves;
 	struct plan_move best[FERRY_PLAN_MOVES];
+	int64_t total_time; /* of all ranks, before any move */
+	struct plan_search search;
 };
 
 static inline int64_t plan_time(const struct ferry_planner *pl, int32_t rank)
@@ -68,6 +71,9 @@ void plan_undo_swap(struct ferry_planner *pl);
 
 struct plan_value plan_value_of(const struct ferry_planner *pl);
 bool plan_is_better(const struct plan_value *a, const struct plan_value *b);
+
+/* Makes the best plan so far the one in the making. */
+void plan_take_best(struct ferry_planner *pl);
 
 /* Keeps the plan in the making where it is better than the best so far. */
 void plan_keep_better(struct ferry_planner *pl);

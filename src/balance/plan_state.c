@@ -165,3 +165,10 @@ void plan_keep_better(struct ferry_planner *pl)
 	pl->best_n_moves = pl->n_moves;
 	memcpy(pl->best, pl->moves, (size_t)pl->n_moves * sizeof(*pl->best));
 }
+
+void plan_take_best(struct ferry_planner *pl)
+{
+	plan_reset(pl);
+	for (int32_t i = 0; i < pl->best_n_moves; i++)
+		plan_add_swap(pl, pl->best[i]);
+}

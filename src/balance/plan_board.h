@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The experts that a search may swap, laid out for it: the fullest and the
+ * emptiest ranks, and of each its heaviest and lightest experts, heaviest
+ * first, in units so coarse that loads fit into 14 bits. Whatever is found
+ * here is weighed exactly before it becomes a plan.
+ *
+ * With 14 bits the difference of any two experts less any limit fits into 16,
+ * so that all pairs of two ranks are looked through in eight lanes at a time:
+ * some 10 ns for 16 x 16 experts, where two sorted lists and two pointers take
+ * 90.
+ *
+ * Places are ranks by falling time, ties to the lower rank; everything below
+ * is by place. What is equal here is taken in this order, so that the choice
+ * does not hang on how ranks or experts are numbered.
+ */
+#ifndef FERRY_PLAN_BOARD_H
+#define FERRY_PLAN_BOARD_H
+
+#include <ferry/plan.h>
+
+struct ferry_planner;
+
+enum {
+	BOARD_BITS = 14,
+	BOARD_LANES = 8,
+	BOARD_LIST = 64, /* most experts of a place; divisible by LANES */
+	BOARD_SPARE = 8, /* places beyond one for each end of a swap */
+	BOARD_PLACES = 2 * FERRY_PLAN_MOVES + BOARD_SPARE + 1,
+};
+
+/* Experts of one place, by falling load; equal ones by rising id. */
+struct board_list {
+	int32_t n;
+	int16_t load[BOARD_LIST]; /* the last one repeated up to full lanes */
+	int32_t slot[BOARD_LIST];
+};
+
+struct plan_board {
+	int32_t n; /* places */
+	int32_t shift;
+	int32_t max_places;
+	int32_t *rank;   /* [n] */
+	int32_t *excess; /* [n] what it has above the target; slack below 0 */
+	struct board_list *list; /* [n] */
+	int64_t *key;            /* [max_ranks or max_slots] for sorting */
+	int32_t *item;
+};
+
+/* One end of a swap: an expert in the list of a place. */
+struct board_end {
+	int32_t place;
+	int32_t index;
+	int32_t slot;
+	int16_t load;
+};
+
+struct board_swap {
+	struct board_end from;
+	struct board_end to;
+};
+
+/* Errors: NOMEM. */
+enum ferry_status plan_board_init(struct plan_board *board, int32_t max_slots,
+                                  int32_t max_ranks);
+void plan_board_destroy(struct plan_board *board);
+
+/* Lays out the problem of the planner, before any move. */
+void plan_board_fill(struct plan_board *board, const struct ferry_planner *pl);
+
+/* Sets the target that no rank's time shall be above, for the loads now. */
+void plan_board_aim(struct plan_board *board, const struct ferry_planner *pl,
+                    int64_t max_time);
+
+/* Neighbours of a limit among the differences of two lists. */
+struct board_near {
+	int32_t below; /* the largest one that is <= limit */
+	int32_t above; /* the smallest one that is > limit */
+};
+
+/* Where there is none above; its negative, where there is none below. */
+enum { BOARD_NONE = 1 << 20 };
+
+/*
+ * from.load[i] - to.load[j] next to a limit of -2^14..2^14. Neither list is
+ * empty.
+ */
+struct board_near plan_board_near(const struct board_list *from,
+                                  const struct board_list *to, int32_t limit);
+
+/* The pair with that difference; there is one. Lowest i, then lowest j. */
+struct board_swap plan_board_find(const struct plan_board *board, int32_t from,
+                                  int32_t to, int32_t difference);
+
+/* Takes a pair off the board, and puts it back. */
+void plan_board_take(struct plan_board *board, struct board_swap swap);
+void plan_board_put(struct plan_board *board, struct board_swap swap);
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The greedy part of the search: the fullest rank with whichever of the
+ * emptiest gives the greatest gain, again and again. Gain is how much the
+ * paper's objective (8) falls at gamma 1 / (2 * mean), times 2 * T: the maximum
+ * alone stalls where lowering one rank below the next no longer pays.
+ */
+#include "plan_search.h"
+
+#include "../core/bits.h"
+#include "plan_inner.h"
+
+enum { RECEIVERS = 8 };
+
+/* The fullest places and their times. */
+struct fullest {
+	int32_t place;
+	int32_t second_place;
+	int64_t time;
+	int64_t second;
+	int64_t third;
+};
+
+struct greedy_choice {
+	__int128_t gain; /* 0: none */
+	int32_t place;
+	int32_t difference;
+};
+
+static int64_t time_at(const struct ferry_planner *pl, int32_t place)
+{
+	return plan_time(pl, pl->search.board.rank[place]);
+}
+
+static struct fullest find_fullest(const struct ferry_planner *pl)
+{
+	struct fullest f = {-1, -1, -1, -1, -1};
+
+	for (int32_t i = 0; i < pl->search.board.n; i++) {
+		const int64_t t = time_at(pl, i);
+
+		if (t <= f.second) {
+			f.third = max_i64(f.third, t);
+			continue;
+		}
+		f.third = f.second;
+		if (t > f.time) {
+			f.second = f.time;
+			f.second_place = f.place;
+			f.time = t;
+			f.place = i;
+		} else {
+			f.second = t;
+			f.second_place = i;
+		}
+	}
+	return f;
+}
+
+static __int128_t gain_of(const struct ferry_planner *pl,
+                          const struct fullest *f, int32_t place,
+                          int64_t tokens)
+{
+	const struct ferry_problem *const p = &pl->problem;
+	const int32_t *const rank = pl->search.board.rank;
+	const int64_t to = time_at(pl, place);
+	const int64_t x = tokens * p->weight[rank[f->place]];
+	const int64_t y = tokens * p->weight[rank[place]];
+	const int64_t others = place == f->second_place ? f->third : f->second;
+	const int64_t after = max_i64(others, max_i64(f->time - x, to + y));
+
+	return (__int128_t)2 * pl->total_time * (f->time - after) +
+	       p->n_ranks * ((__int128_t)x * (2 * f->time - x) -
+	                     (__int128_t)y * (2 * to + y)) -
+	       (__int128_t)2 * pl->total_time * (x - y);
+}
+
+/* The two differences next to the one that makes both equally full. */
+static void weigh(const struct ferry_planner *pl, const struct fullest *f,
+                  int32_t place, struct greedy_choice *best)
+{
+	const struct plan_board *const board = &pl->search.board;
+	const int64_t *const weight = pl->problem.weight;
+	const int64_t even =
+		(f->time - time_at(pl, place)) /
+		(weight[board->rank[f->place]] + weight[board->rank[place]]);
+	const struct board_near near =
+		plan_board_near(&board->list[f->place], &board->list[place],
+	                        (int32_t)(even >> board->shift));
+	const int32_t both[] = {near.below, near.above};
+
+	for (int i = 0; i < 2; i++) {
+		if (both[i] <= 0 || both[i] == BOARD_NONE)
+			continue;
+		const __int128_t gain =
+			gain_of(pl, f, place, (int64_t)both[i] << board->shift);
+
+		if (gain > best->gain)
+			*best = (struct greedy_choice){gain, place, both[i]};
+	}
+}
+
+static struct greedy_choice choose(const struct ferry_planner *pl,
+                                   const struct fullest *f)
+{
+	const struct plan_board *const board = &pl->search.board;
+	struct greedy_choice best = {0, -1, 0};
+	int32_t seen = 0;
+
+	for (int32_t i = board->n - 1; i >= 0 && seen < RECEIVERS; i--) {
+		if (i == f->place || !board->list[i].n ||
+		    time_at(pl, i) >= f->time)
+			continue;
+		weigh(pl, f, i, &best);
+		seen++;
+	}
+	return best;
+}
+
+void plan_search_greedy(struct ferry_planner *pl)
+{
+	struct plan_search *const s = &pl->search;
+
+	while (s->depth < pl->problem.max_swaps) {
+		const struct fullest f = find_fullest(pl);
+
+		if (!s->board.list[f.place].n)
+			break;
+		const struct greedy_choice c = choose(pl, &f);
+
+		if (c.gain <= 0 ||
+		    !plan_search_make(pl, f.place, c.place, c.difference))
+			break;
+		plan_keep_better(pl);
+	}
+	plan_search_undo(pl);
+}

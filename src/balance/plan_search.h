@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Our search for swaps: greedy for a first plan, then, again and again, a plan
+ * that brings all ranks below a target somewhat under the best so far.
+ */
+#ifndef FERRY_PLAN_SEARCH_H
+#define FERRY_PLAN_SEARCH_H
+
+#include "plan_board.h"
+
+enum { SEARCH_WIDTH = 8 };
+
+/* The fullest place gives that much more to another than it takes. */
+struct search_choice {
+	int32_t place;
+	int32_t difference;
+	int32_t key; /* lower is better */
+};
+
+/* One move of the plan in the making, and what else may be in its place. */
+struct search_level {
+	int32_t from; /* place */
+	int32_t n_choices;
+	int32_t next; /* choice that is tried next */
+	struct search_choice choice[SEARCH_WIDTH];
+	struct board_swap swap;
+};
+
+struct plan_search {
+	struct plan_board board;
+	int32_t depth; /* moves made, which are off the board */
+	struct search_level level[FERRY_PLAN_MOVES + 1];
+};
+
+/*
+ * Both keep what is better than the planner's best plan. The board is filled;
+ * the plan in the making is of no use afterwards.
+ */
+void plan_search_greedy(struct ferry_planner *pl);
+void plan_search_targets(struct ferry_planner *pl);
+
+/*
+ * Makes one swap, where it is allowed, of experts of two places whose loads
+ * differ by that much: adds it to the plan in the making and takes its experts
+ * off the board.
+ */
+bool plan_search_make(struct ferry_planner *pl, int32_t from, int32_t to,
+                      int32_t difference);
+
+/* Takes all swaps back. */
+void plan_search_undo(struct ferry_planner *pl);
+
+#endif
