@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiny random planning problems, and their optimum by trying all plans. */
+/* The best plan of a tiny problem, by trying all. */
 #include "brute.h"
 
 #include <stdio.h>
@@ -8,12 +8,7 @@
 
 #include "core/bits.h"
 
-static int32_t below(uint64_t *seed, int64_t n)
-{
-	return (int32_t)(rng_next(seed) % (uint64_t)n);
-}
-
-/* ferry_fail's text, and the end: a test that cannot go on. */
+/* The text of ferry_fail, and the end: a test that cannot go on. */
 static void must(enum ferry_status status)
 {
 	if (status == FERRY_OK)
@@ -22,7 +17,8 @@ static void must(enum ferry_status status)
 	abort();
 }
 
-static bool on_rank(const struct brute *b, const int32_t *slot_expert,
+/* Whether the map has an expert on a rank. */
+static bool on_rank(const struct plan_case *b, const int32_t *slot_expert,
                     int32_t expert, int32_t rank)
 {
 	for (int32_t s = 0; s < b->n_slots; s++)
@@ -31,116 +27,9 @@ static bool on_rank(const struct brute *b, const int32_t *slot_expert,
 	return false;
 }
 
-static void make_slots(struct brute *b, const struct brute_kind *kind,
-                       uint64_t *seed)
-{
-	const int32_t most = kind->max_slots / b->n_ranks;
-	const int32_t even = 1 + below(seed, most);
-
-	b->n_slots = 0;
-	for (int32_t r = 0; r < b->n_ranks; r++) {
-		b->slots_of[r] = kind->uneven ? below(seed, most + 1) : even;
-		if (r == b->n_ranks - 1 && b->n_slots == 0)
-			b->slots_of[r] = even;
-		for (int32_t i = 0; i < b->slots_of[r]; i++)
-			b->rank_of[b->n_slots++] = r;
-	}
-}
-
-/* A slot holds a new expert, no expert, or a replica of an earlier one. */
-static void make_map(struct brute *b, const struct brute_kind *kind,
-                     uint64_t *seed)
-{
-	b->n_experts = 0;
-	for (int32_t s = 0; s < b->n_slots; s++) {
-		const int32_t dice = below(seed, 4);
-
-		b->slot_expert[s] = -1;
-		if (kind->empty && dice == 0 && b->n_experts)
-			continue;
-		if (kind->replicas && dice == 1 && b->n_experts) {
-			const int32_t e = below(seed, b->n_experts);
-
-			if (!on_rank(b, b->slot_expert, e, b->rank_of[s])) {
-				b->slot_expert[s] = e;
-				continue;
-			}
-		}
-		b->slot_expert[s] = b->n_experts++;
-	}
-}
-
-/* Some are alike, some are heavy, some are nothing. */
-static void make_loads(struct brute *b, uint64_t *seed)
-{
-	const int32_t range = 1 + below(seed, 40);
-
-	for (int32_t e = 0; e < b->n_experts; e++) {
-		b->loads[e] = below(seed, range);
-		if (below(seed, 4) == 0)
-			b->loads[e] *= 1 + below(seed, 8);
-	}
-}
-
-static void make_costs(struct brute *b, uint64_t *seed)
-{
-	const int32_t n_pairs = b->n_ranks * b->n_ranks;
-
-	for (int32_t i = 0; i < n_pairs; i++) {
-		b->alpha[i] = below(seed, 10);
-		b->ps[i] = 1000 * below(seed, 4);
-	}
-	for (int32_t e = 0; e < b->n_experts; e++)
-		b->bytes[e] = 1 + below(seed, 5);
-	for (int32_t r = 0; r < b->n_ranks; r++)
-		b->window[r] = below(seed, 60);
-	b->cost = (struct ferry_cost)FERRY_COST_INIT;
-	b->cost.n_ranks = b->n_ranks;
-	b->cost.alpha_ns = b->alpha;
-	b->cost.ps_per_byte = b->ps;
-	b->cost.all_bytes = 3;
-	if (below(seed, 2))
-		b->cost.expert_bytes = b->bytes;
-	b->in.cost = &b->cost;
-	b->in.rank_window_ns = b->window;
-}
-
-void brute_make(struct brute *b, const struct brute_kind *kind, uint64_t *seed)
-{
-	struct ferry_placement_config c = FERRY_PLACEMENT_CONFIG_INIT;
-
-	memset(b, 0, sizeof(*b));
-	b->n_ranks = kind->min_ranks +
-	             below(seed, kind->max_ranks - kind->min_ranks + 1);
-	make_slots(b, kind, seed);
-	make_map(b, kind, seed);
-	make_loads(b, seed);
-	for (int32_t r = 0; r < b->n_ranks; r++)
-		b->speed[r] = 200 * (1 + below(seed, 9));
-	c.n_experts = b->n_experts;
-	c.n_ranks = b->n_ranks;
-	c.expert_slots = b->slots_of;
-	c.slot_expert = b->slot_expert;
-	c.split = b->split = kind->split;
-	must(ferry_placement_create(&c, &b->placement));
-	b->in = (struct ferry_plan_in)FERRY_PLAN_IN_INIT;
-	b->in.placement = b->placement;
-	b->in.loads = b->loads;
-	b->in.speed = kind->speeds ? b->speed : NULL;
-	b->in.max_swaps = 1 + below(seed, kind->max_swaps);
-	b->in.max_copies = kind->empty ? below(seed, 3) : 0;
-	if (kind->costs)
-		make_costs(b, seed);
-}
-
-void brute_free(struct brute *b)
-{
-	ferry_placement_destroy(b->placement);
-}
-
 /* A state of the search: what has moved so far. */
 struct search {
-	const struct brute *b;
+	const struct plan_case *b;
 	int32_t slot_expert[BRUTE_SLOTS];
 	bool slot_used[BRUTE_SLOTS];
 	bool expert_used[BRUTE_SLOTS];
@@ -198,7 +87,7 @@ static int64_t free_max(const struct search *s)
 	return best;
 }
 
-static int64_t transfer_ns(const struct brute *b, int32_t from, int32_t to,
+static int64_t transfer_ns(const struct plan_case *b, int32_t from, int32_t to,
                            int32_t expert)
 {
 	const int32_t link = from * b->n_ranks + to;
@@ -208,19 +97,49 @@ static int64_t transfer_ns(const struct brute *b, int32_t from, int32_t to,
 	return b->alpha[link] + div_up(bytes * b->ps[link], 1000);
 }
 
-/* Books a transfer (sign 1) or takes it back (-1); whether it fits. */
-static bool transfer(struct search *s, int32_t from, int32_t to, int32_t expert,
-                     int64_t sign)
+/* ns of the outgoing side of `from` and the incoming one of `to`. */
+static void book(struct search *s, int32_t from, int32_t to, int64_t ns)
+{
+	s->out_ns[from] += ns;
+	s->in_ns[to] += ns;
+}
+
+static bool fits(const struct search *s, int32_t r)
+{
+	const int64_t out = s->out_ns[r];
+	const int64_t in = s->in_ns[r];
+	const int64_t window = s->b->window[r];
+
+	if (s->b->cost.half_duplex)
+		return window > 0 && out + in <= window;
+	return window > 0 && out <= window && in <= window;
+}
+
+/* A swap's time on a half-duplex link counts once on either rank. */
+static int64_t half_ns(const struct plan_case *b, int32_t ra, int32_t ea,
+                       int32_t rb, int32_t eb)
+{
+	const int64_t alpha = max_i64(b->alpha[ra * b->n_ranks + rb],
+	                              b->alpha[rb * b->n_ranks + ra]);
+
+	return transfer_ns(b, ra, rb, ea) + transfer_ns(b, rb, ra, eb) - alpha;
+}
+
+/* Books a move (sign 1), eb -1 being a copy, or takes it back (-1). */
+static bool transfer(struct search *s, int32_t ra, int32_t ea, int32_t rb,
+                     int32_t eb, int64_t sign)
 {
 	if (!s->b->in.cost)
 		return true;
-	const int64_t ns = sign * transfer_ns(s->b, from, to, expert);
-
-	s->out_ns[from] += ns;
-	s->in_ns[to] += ns;
-	return s->out_ns[from] <= s->b->window[from] &&
-	       s->in_ns[to] <= s->b->window[to] && s->b->window[from] > 0 &&
-	       s->b->window[to] > 0;
+	if (eb < 0) {
+		book(s, ra, rb, sign * transfer_ns(s->b, ra, rb, ea));
+	} else if (s->b->cost.half_duplex) {
+		book(s, ra, rb, sign * half_ns(s->b, ra, ea, rb, eb));
+	} else {
+		book(s, ra, rb, sign * transfer_ns(s->b, ra, rb, ea));
+		book(s, rb, ra, sign * transfer_ns(s->b, rb, ra, eb));
+	}
+	return fits(s, ra) && fits(s, rb);
 }
 
 /* Moves come in order of (slot, slot), so that each set is tried once. */
@@ -246,10 +165,7 @@ static void try_swap(struct search *s, int32_t a, int32_t b, int32_t next)
 	    s->expert_used[eb] || on_rank(s->b, s->slot_expert, ea, rank_b) ||
 	    on_rank(s->b, s->slot_expert, eb, rank_a))
 		return;
-	const bool fits_there = transfer(s, rank_a, rank_b, ea, 1);
-	const bool fits_back = transfer(s, rank_b, rank_a, eb, 1);
-
-	if (fits_there && fits_back) {
+	if (transfer(s, rank_a, ea, rank_b, eb, 1)) {
 		s->slot_expert[a] = eb;
 		s->slot_expert[b] = ea;
 		s->n_swaps++;
@@ -260,8 +176,7 @@ static void try_swap(struct search *s, int32_t a, int32_t b, int32_t next)
 		s->slot_expert[a] = ea;
 		s->slot_expert[b] = eb;
 	}
-	transfer(s, rank_a, rank_b, ea, -1);
-	transfer(s, rank_b, rank_a, eb, -1);
+	transfer(s, rank_a, ea, rank_b, eb, -1);
 }
 
 static void try_copy(struct search *s, int32_t from, int32_t to, int32_t next)
@@ -272,7 +187,7 @@ static void try_copy(struct search *s, int32_t from, int32_t to, int32_t next)
 	if (s->copies[rank_to] == s->b->in.max_copies || s->expert_used[e] ||
 	    on_rank(s->b, s->slot_expert, e, rank_to))
 		return;
-	if (transfer(s, s->b->rank_of[from], rank_to, e, 1)) {
+	if (transfer(s, s->b->rank_of[from], e, rank_to, -1, 1)) {
 		s->slot_expert[to] = e;
 		s->copies[rank_to]++;
 		mark(s, from, to, true);
@@ -281,7 +196,7 @@ static void try_copy(struct search *s, int32_t from, int32_t to, int32_t next)
 		s->copies[rank_to]--;
 		s->slot_expert[to] = -1;
 	}
-	transfer(s, s->b->rank_of[from], rank_to, e, -1);
+	transfer(s, s->b->rank_of[from], e, rank_to, -1, -1);
 }
 
 static void search(struct search *s, int32_t from)
@@ -305,29 +220,13 @@ static void search(struct search *s, int32_t from)
 	}
 }
 
-int64_t brute_best(const struct brute *b)
+int64_t brute_best(const struct plan_case *b)
 {
 	struct search s = {.b = b, .best = INT64_MAX};
 
+	if (b->n_ranks > BRUTE_RANKS || b->n_slots > BRUTE_SLOTS)
+		abort();
 	memcpy(s.slot_expert, b->slot_expert, sizeof(s.slot_expert));
 	search(&s, 0);
 	return s.best;
-}
-
-const char *brute_text(const struct brute *b)
-{
-	static char text[1024];
-	int n = snprintf(text, sizeof(text), "swaps %d copies %d, slots",
-	                 b->in.max_swaps, b->in.max_copies);
-
-	for (int32_t s = 0; s < b->n_slots; s++)
-		n += snprintf(text + n, sizeof(text) - (size_t)n,
-		              " %d:%d(%lld)", b->rank_of[s], b->slot_expert[s],
-		              b->slot_expert[s] < 0
-		                      ? 0LL
-		                      : (long long)b->loads[b->slot_expert[s]]);
-	for (int32_t r = 0; r < b->n_ranks && b->in.speed; r++)
-		n += snprintf(text + n, sizeof(text) - (size_t)n, " speed %d",
-		              b->speed[r]);
-	return text;
 }

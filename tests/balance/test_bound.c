@@ -32,7 +32,7 @@ static void fill(const struct ferry_plan_in *in)
 }
 
 /* Both bounds of one problem; `exact`: the budgeted one is the optimum. */
-static void hold(const struct brute *b, bool exact)
+static void hold(const struct plan_case *b, bool exact)
 {
 	const int64_t best = brute_best(b);
 
@@ -49,27 +49,27 @@ static void hold(const struct brute *b, bool exact)
 	    (exact && (tight != best || known != best)))
 		fail_msg("simple %lld, budgeted %lld, %lld, best %lld: %s",
 		         (long long)simple, (long long)tight, (long long)known,
-		         (long long)best, brute_text(b));
+		         (long long)best, plan_case_text(b));
 }
 
-static void hold_all(const struct brute_kind *kind, int n, bool exact)
+static void hold_all(const struct plan_kind *kind, int n, bool exact)
 {
 	for (int i = 0; i < n; i++) {
-		struct brute b;
+		struct plan_case b;
 
-		brute_make(&b, kind, &seed);
+		plan_case_make(&b, kind, &seed);
 		if (!exact || b.in.max_swaps == 1)
 			hold(&b, exact);
-		brute_free(&b);
+		plan_case_free(&b);
 	}
 }
 
-static const struct brute_kind plain = {
+static const struct plan_kind plain = {
 	.min_ranks = 2, .max_ranks = 4, .max_slots = 10, .max_swaps = 3};
 
 static void swaps(void **state)
 {
-	struct brute_kind k = plain;
+	struct plan_kind k = plain;
 
 	(void)state;
 	hold_all(&k, 2000, false);
@@ -81,7 +81,7 @@ static void swaps(void **state)
 
 static void one_swap_is_exact(void **state)
 {
-	struct brute_kind k = plain;
+	struct plan_kind k = plain;
 
 	(void)state;
 	k.max_swaps = 1;
@@ -95,7 +95,7 @@ static void one_swap_is_exact(void **state)
 
 static void within_windows(void **state)
 {
-	struct brute_kind k = plain;
+	struct plan_kind k = plain;
 
 	(void)state;
 	k.costs = true;
@@ -108,7 +108,7 @@ static void within_windows(void **state)
 
 static void replicas(void **state)
 {
-	struct brute_kind k = plain;
+	struct plan_kind k = plain;
 
 	(void)state;
 	k.replicas = k.uneven = true;
@@ -120,7 +120,7 @@ static void replicas(void **state)
 
 static void copies(void **state)
 {
-	struct brute_kind k = plain;
+	struct plan_kind k = plain;
 
 	(void)state;
 	k.empty = true;
