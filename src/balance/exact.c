@@ -7,82 +7,103 @@
 
 enum { NO_SLOT = -1, FIRST_CHOICE = -2 };
 
-void ferry_exact_codes(const struct ferry_placement *placement, int32_t *code)
+void ferry_exact_code_of(const struct ferry_placement *placement,
+                         int32_t *code_of)
 {
 	int32_t next = FIRST_CHOICE;
 
 	for (int32_t e = 0; e < placement->n_experts; e++)
-		code[e] = placement_n_replicas(placement, e) > 1
-		                  ? next--
-		                  : placement->replicas
-		                            [placement->first_replica[e]];
+		code_of[e] = placement_n_replicas(placement, e) > 1
+		                     ? next--
+		                     : placement->replicas
+		                               [placement->first_replica[e]];
 }
 
-/* Both return the first choice that is out of range, topk: none. */
-static int32_t encode_int32(const struct ferry_exact_ids *in,
-                            const int32_t *ids, const int32_t *code,
-                            int32_t *out, int32_t *counts)
+/* Any value that is no expert, and not NO_SLOT. */
+enum { MAX_TOPK = 64, OUT_OF_RANGE = INT32_MIN };
+
+static void narrow(const int64_t *ids, int32_t topk, int32_t *to)
+{
+	for (int32_t k = 0; k < topk; k++)
+		to[k] = ids[k] >= NO_SLOT && ids[k] <= INT32_MAX
+		                ? (int32_t)ids[k]
+		                : OUT_OF_RANGE;
+}
+
+/* Where a batch goes. */
+struct target {
+	const int32_t *code_of;
+	int32_t *code;
+	int32_t *where;
+	int32_t *counts;
+};
+
+/*
+ * One row, whose first choice is at place `begin`; *n counts the places that
+ * are listed. Returns the first choice that is out of range, topk: none.
+ */
+static int32_t encode_row(const struct ferry_exact_ids *in, const int32_t *ids,
+                          struct target to, int32_t begin, int32_t *n)
 {
 	const uint32_t n_experts = (uint32_t)in->n_experts;
+	const int32_t topk = in->topk;
+	int32_t n_listed = *n;
 
-	for (int32_t k = 0; k < in->topk; k++) {
+	for (int32_t k = 0; k < topk; k++) {
 		const uint32_t id = (uint32_t)ids[k];
+		int32_t code = NO_SLOT;
 
 		if (id < n_experts) {
-			out[k] = code[id];
-			counts[id]++;
-			continue;
-		}
-		if (ids[k] != NO_SLOT && !in->skip_bad)
+			code = to.code_of[id];
+			to.counts[id]++;
+		} else if (ids[k] != NO_SLOT && !in->skip_bad) {
 			return k;
-		out[k] = NO_SLOT;
+		}
+		to.code[begin + k] = code;
+		to.where[n_listed] = begin + k;
+		n_listed += code <= FIRST_CHOICE;
 	}
-	return in->topk;
+	*n = n_listed;
+	return topk;
 }
 
-static int32_t encode_int64(const struct ferry_exact_ids *in,
-                            const int64_t *ids, const int32_t *code,
-                            int32_t *out, int32_t *counts)
+static void tell(const struct ferry_exact_ids *in, int32_t token,
+                 int32_t choice, struct ferry_exact_bad *bad)
 {
-	const uint64_t n_experts = (uint64_t)in->n_experts;
+	const void *const row =
+		(const char *)in->ids + (size_t)token * in->stride;
 
-	for (int32_t k = 0; k < in->topk; k++) {
-		const uint64_t id = (uint64_t)ids[k];
-
-		if (id < n_experts) {
-			out[k] = code[id];
-			counts[id]++;
-			continue;
-		}
-		if (ids[k] != NO_SLOT && !in->skip_bad)
-			return k;
-		out[k] = NO_SLOT;
-	}
-	return in->topk;
+	bad->token = token;
+	bad->choice = choice;
+	bad->value = in->type == FERRY_ID_INT64
+	                     ? ((const int64_t *)row)[choice]
+	                     : ((const int32_t *)row)[choice];
 }
 
-bool ferry_exact_encode(const struct ferry_exact_ids *in, const int32_t *code,
-                        int32_t *out, int32_t *counts,
-                        struct ferry_exact_bad *bad)
+bool ferry_exact_encode(const struct ferry_exact_ids *in,
+                        const int32_t *code_of, struct ferry_exact_codes *codes,
+                        int32_t *counts, struct ferry_exact_bad *bad)
 {
-	const bool wide = in->type == FERRY_ID_INT64;
+	const struct target to = {code_of, codes->code, codes->where, counts};
+	int32_t narrowed[MAX_TOPK];
+	int32_t n = 0;
 
 	for (int32_t t = 0; t < in->n_tokens; t++) {
-		const void *const row =
+		const void *ids =
 			(const char *)in->ids + (size_t)t * in->stride;
-		int32_t *const to = out + (size_t)t * (size_t)in->topk;
-		const int32_t k =
-			wide ? encode_int64(in, row, code, to, counts)
-			     : encode_int32(in, row, code, to, counts);
 
-		if (k == in->topk)
-			continue;
-		bad->token = t;
-		bad->choice = k;
-		bad->value = wide ? ((const int64_t *)row)[k]
-		                  : ((const int32_t *)row)[k];
-		return false;
+		if (in->type == FERRY_ID_INT64) {
+			narrow(ids, in->topk, narrowed);
+			ids = narrowed;
+		}
+		const int32_t k = encode_row(in, ids, to, t * in->topk, &n);
+
+		if (k < in->topk) {
+			tell(in, t, k, bad);
+			return false;
+		}
 	}
+	codes->n = n;
 	return true;
 }
 
@@ -199,19 +220,15 @@ void ferry_exact_serve(struct ferry_sharing *sharing,
 	runs->at[expert] = begin;
 }
 
-void ferry_exact_resolve(const int32_t *code, int32_t topk,
-                         struct ferry_exact_runs *runs, int32_t *slots)
+void ferry_exact_resolve(struct ferry_exact_codes *codes,
+                         struct ferry_exact_runs *runs)
 {
-	for (int32_t k = 0; k < topk; k++) {
-		int32_t slot = code[k];
+	for (int32_t i = 0; i < codes->n; i++) {
+		int32_t *const code = &codes->code[codes->where[i]];
+		int32_t *const at = &runs->at[FIRST_CHOICE - *code];
 
-		if (slot <= FIRST_CHOICE) {
-			int32_t *const at = &runs->at[FIRST_CHOICE - slot];
-
-			slot = runs->slot[*at];
-			if (--runs->left[*at] == 0)
-				(*at)++;
-		}
-		slots[k] = slot;
+		*code = runs->slot[*at];
+		if (--runs->left[*at] == 0)
+			(*at)++;
 	}
 }

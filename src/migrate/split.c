@@ -158,8 +158,8 @@ static size_t fill_message(struct ferry_splitter *s, int32_t slot,
 		.speed = speed_hash(in->speed, n_ranks),
 	};
 	memset(s->counts, 0, (size_t)p->n_experts * sizeof(*s->counts));
-	ferry_exact_codes(p, s->code_of);
-	if (!ferry_exact_encode(&ids, s->code_of, s->slots[slot].code,
+	ferry_exact_code_of(p, s->code_of);
+	if (!ferry_exact_encode(&ids, s->code_of, &s->slots[slot].codes,
 	                        s->counts, &bad)) {
 		head->mark_status = FERRY_RANGE;
 		head->mark_token = bad.token;
@@ -259,17 +259,29 @@ static void serve(struct ferry_splitter *s, int32_t slot)
 	}
 }
 
+static void copy_rows(const struct ferry_split_slot *state,
+                      const struct ferry_split_out *out)
+{
+	const size_t row = (size_t)state->topk * sizeof(int32_t);
+	const char *from = (const char *)state->codes.code;
+	char *to = (char *)out->slots;
+
+	if (state->n_tokens > 0 && out->slots_stride == row) {
+		memcpy(to, from, (size_t)state->n_tokens * row);
+		return;
+	}
+	for (int32_t t = 0; t < state->n_tokens; t++) {
+		memcpy(to, from, row);
+		from += row;
+		to += out->slots_stride;
+	}
+}
+
 static void give(struct ferry_splitter *s, int32_t slot, int64_t max_load,
                  const struct ferry_split_out *out)
 {
-	const struct ferry_split_slot *const state = &s->slots[slot];
-
-	for (int32_t t = 0; t < state->n_tokens; t++)
-		ferry_exact_resolve(
-			state->code + (size_t)t * (size_t)state->topk,
-			state->topk, &s->runs,
-			(int32_t *)(void *)((char *)out->slots +
-		                            (size_t)t * out->slots_stride));
+	ferry_exact_resolve(&s->slots[slot].codes, &s->runs);
+	copy_rows(&s->slots[slot], out);
 	if (out->rank_loads)
 		memcpy(out->rank_loads, s->sharing.room.load,
 		       (size_t)s->world->n_ranks * sizeof(*out->rank_loads));

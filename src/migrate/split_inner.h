@@ -31,7 +31,7 @@ struct ferry_split_slot {
 	int32_t topk;
 	const struct ferry_placement *placement;
 	const int32_t *speed;
-	int32_t *code; /* [max_tokens * topk] */
+	struct ferry_exact_codes codes; /* of max_tokens * topk choices */
 };
 
 struct ferry_splitter {

@@ -123,8 +123,9 @@ static bool allocate_slots(struct ferry_splitter *s)
 
 	s->slots = calloc((size_t)s->config.n_slots, sizeof(*s->slots));
 	for (int32_t i = 0; s->slots && i < s->config.n_slots; i++) {
-		s->slots[i].code = words(n);
-		if (!s->slots[i].code)
+		s->slots[i].codes.code = words(n);
+		s->slots[i].codes.where = words(n);
+		if (!s->slots[i].codes.code || !s->slots[i].codes.where)
 			return false;
 	}
 	return s->slots;
@@ -245,8 +246,10 @@ void ferry_splitter_close(struct ferry_splitter *splitter)
 		return;
 	ferry_split_region_close(&s->region);
 	free(s->region.items);
-	for (int32_t i = 0; s->slots && i < s->config.n_slots; i++)
-		free(s->slots[i].code);
+	for (int32_t i = 0; s->slots && i < s->config.n_slots; i++) {
+		free(s->slots[i].codes.code);
+		free(s->slots[i].codes.where);
+	}
 	free(s->slots);
 	free(s->code_of);
 	free(s->counts);

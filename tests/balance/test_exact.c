@@ -34,7 +34,8 @@ struct round {
 	int32_t n_sources;
 	int32_t n_tokens[RANKS]; /* by source, as all that follows */
 	int32_t ids[RANKS][TOKENS][TOPK];
-	int32_t code[RANKS][TOKENS][TOPK];
+	struct ferry_exact_codes codes[RANKS];
+	int32_t where[RANKS][TOKENS * TOPK];
 	int32_t counts[RANKS][SLOTS];
 	int32_t choice[RANKS][SLOTS];
 	int32_t slots[RANKS][TOKENS][TOPK];
@@ -54,7 +55,7 @@ static void make(struct round *x)
 	x->n_sources = x->n_ranks / x->group_size;
 	x->placement = random_map(&seed, x->n_ranks, FERRY_SPLIT_EXACT);
 	x->n_experts = ferry_placement_n_experts(x->placement);
-	ferry_exact_codes(x->placement, code_of);
+	ferry_exact_code_of(x->placement, code_of);
 	const int32_t hot = 1 + below(x->n_experts);
 
 	for (int32_t s = 0; s < x->n_sources; s++) {
@@ -70,7 +71,9 @@ static void make(struct round *x)
 
 		for (int i = 0; i < TOKENS * TOPK; i++)
 			x->ids[s][i / TOPK][i % TOPK] = below(hot + 1) - 1;
-		assert_true(ferry_exact_encode(&in, code_of, x->code[s][0],
+		x->codes[s].code = x->slots[s][0];
+		x->codes[s].where = x->where[s];
+		assert_true(ferry_exact_encode(&in, code_of, &x->codes[s],
 		                               x->counts[s], &bad));
 		ferry_exact_tally(x->placement, x->counts[s], fixed,
 		                  x->choice[s]);
@@ -96,9 +99,7 @@ static void resolve(struct round *x, struct ferry_sharing *sharing)
 			ferry_exact_serve(sharing, x->placement, i, count,
 			                  x->group_size, s, &runs);
 		}
-		for (int32_t t = 0; t < x->n_tokens[s]; t++)
-			ferry_exact_resolve(x->code[s][t], TOPK, &runs,
-			                    x->slots[s][t]);
+		ferry_exact_resolve(&x->codes[s], &runs);
 	}
 }
 
@@ -191,19 +192,23 @@ static void both_types_of_ids_and_strides(void **state)
 		{2, -1, 0, 7, 7}, {1, 1, 1, 7, 7}, {-1, 0, 2, 7, 7}};
 	static const int32_t code[] = {5, -2, -3};
 	static const int32_t want[] = {-3, -1, 5, -2, -2, -2, -1, 5, -3};
-	int32_t out[9], counts[3] = {0};
+	int32_t out[9], where[9], counts[3] = {0};
+	struct ferry_exact_codes codes = {out, where, 0};
 	struct ferry_exact_bad bad;
 	struct ferry_exact_ids in = {
 		3, 3, narrow, sizeof(narrow[0]), FERRY_ID_INT32, 3, false};
 
 	(void)state;
-	assert_true(ferry_exact_encode(&in, code, out, counts, &bad));
+	assert_true(ferry_exact_encode(&in, code, &codes, counts, &bad));
 	assert_memory_equal(out, want, sizeof(want));
+	assert_int_equal(codes.n, 5);
+	assert_int_equal(where[0], 0);
+	assert_int_equal(where[4], 8);
 	memset(out, 0, sizeof(out));
 	in.ids = wide;
 	in.stride = sizeof(wide[0]);
 	in.type = FERRY_ID_INT64;
-	assert_true(ferry_exact_encode(&in, code, out, counts, &bad));
+	assert_true(ferry_exact_encode(&in, code, &codes, counts, &bad));
 	assert_memory_equal(out, want, sizeof(want));
 	assert_int_equal(counts[0], 4);
 	assert_int_equal(counts[1], 6);
@@ -214,18 +219,19 @@ static void bad_ids(void **state)
 {
 	static const int64_t ids[2][3] = {{0, 1, 2}, {1, -2, INT64_C(1) << 32}};
 	static const int32_t code[] = {5, 6, 7};
-	int32_t out[6], counts[3] = {0};
+	int32_t out[6], where[6], counts[3] = {0};
+	struct ferry_exact_codes codes = {out, where, 0};
 	struct ferry_exact_bad bad;
 	struct ferry_exact_ids in = {
 		2, 3, ids, sizeof(ids[0]), FERRY_ID_INT64, 3, false};
 
 	(void)state;
-	assert_false(ferry_exact_encode(&in, code, out, counts, &bad));
+	assert_false(ferry_exact_encode(&in, code, &codes, counts, &bad));
 	assert_int_equal(bad.token, 1);
 	assert_int_equal(bad.choice, 1);
 	assert_int_equal(bad.value, -2);
 	in.skip_bad = true;
-	assert_true(ferry_exact_encode(&in, code, out, counts, &bad));
+	assert_true(ferry_exact_encode(&in, code, &codes, counts, &bad));
 	assert_int_equal(out[3], 6);
 	assert_int_equal(out[4], -1);
 	assert_int_equal(out[5], -1);
