@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/gpu-test and scripts/gpu-sanitize without a GPU: what they make of
-programs that pass, fail, skip and hang, and of a tool's reports."""
+"""scripts/gpu-test, gpu-sanitize, gpu-pack and gpu-all without a GPU: what they
+make of programs that pass, fail, skip and hang, and of a tool's reports."""
 import importlib.machinery
 import importlib.util
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,14 @@ REPORTS = """\
 """
 
 
+# What is not a test: of these, one is not built.
+TOOLS = {
+    "tools/ferry": "echo 'ferry 0.1.0 (0123456789ab, gcc)'",
+    "dev/cuda_try": "[ $2 = chunks ] && exec sleep 60; echo $*: 0 wrong",
+    "dev/cuda_bulk": "echo $*: 3 wrong; exit 1",
+}
+
+
 def module_of(root, name):
     """A script as a module."""
     loader = importlib.machinery.SourceFileLoader(
@@ -52,6 +61,94 @@ def make_build(folder):
     lines.append("test_absent absent\n")
     (folder / "gpu_tests.txt").write_text("".join(lines))
     (folder / "gpu_commit.txt").write_text("0123456789ab\n")
+
+
+def add_programs(folder, programs):
+    """More shell programs of a build."""
+    for name, text in programs.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+
+def what_comes_first(root):
+    """--first moves tests before the others, which keep their order."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        make_build(folder)
+        done = subprocess.run(
+            [sys.executable, "-B", root / "scripts/gpu-test", folder,
+             "--skip", "slow", "--first", "elsewhere|killed"],
+            capture_output=True, text=True, check=False, timeout=60)
+    names = [line.split()[-1] for line in done.stdout.splitlines()
+             if " s  test_" in line]
+    if names != ["test_elsewhere", "test_killed", "test_good", "test_bad",
+                 "test_absent"]:
+        yield f"order: {names}"
+
+
+def run_session(root, folder):
+    """Packs a build, and runs parts of a session: (exit status, log, pack)."""
+    build, pack, out = folder / "b", folder / "pack", folder / "out"
+    build.mkdir()
+    make_build(build)
+    for name in ("test_slow", "test_absent"):
+        lines = (build / "gpu_tests.txt").read_text().splitlines(True)
+        (build / "gpu_tests.txt").write_text(
+            "".join(line for line in lines if name not in line))
+    add_programs(build, TOOLS)
+    subprocess.run([root / "scripts/gpu-pack", build, pack, build],
+                   check=True, capture_output=True, timeout=60)
+    parts = ("kernels", "combine", "tests", "rungs", "lean-tests")
+    done = subprocess.run(
+        [sys.executable, "-B", pack / "gpu-all", pack, out, "--limit", "12",
+         "--seed", "5", *(word for p in parts for word in ("--part", p))],
+        capture_output=True, text=True, check=False, timeout=60)
+    return done, json.loads((out / "gpu-all.json").read_text()), out
+
+
+def a_session_goes_on(root):
+    """What fails, hangs or is not there ends none of the other parts."""
+    if not shutil.which("xz"):
+        print("# a_session_goes_on: no xz here, not tried")
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        done, log, out = run_session(root, folder)
+        text = json.dumps(log)
+        tests = json.loads((out / "gpu-test.json").read_text())
+        lean = json.loads((out / "gpu-test-lean.json").read_text())
+        first_log = (out / "01-kernels.log").read_text()
+        in_lean = sorted(p.name for p in
+                         (folder / "pack/build/lean").iterdir())
+    commands = {c["command"]: c for p in log["parts"] for c in p["commands"]}
+    results = {command: c["result"] for command, c in commands.items()}
+    want = {"dev/cuda_try check lines 2 5 60": "passed",
+            "dev/cuda_try check chunks 2 5 60": "failed",
+            "dev/cuda_try_combine check lines 2 5 40": "skipped",
+            "dev/cuda_try check ahead 2 5 40": "passed",
+            "dev/cuda_bulk ahead 0 4096": "failed"}
+    for command, result in want.items():
+        if results.get(command) != result:
+            yield f"{command}: {results.get(command)}, not {result}"
+    if done.returncode != 1:
+        yield f"exit status {done.returncode}, though parts failed"
+    hung = commands["dev/cuda_try check chunks 2 5 60"]
+    if "no end after" not in str(hung["said"]) or hung["seconds"] > 5:
+        yield f"a hang is not named or not ended: {hung}"
+    if "check lines 2 5 60: 0 wrong" not in first_log:
+        yield f"log of a part: {first_log}"
+    if tests["passed"] != 1 or tests["commit"] != "0123456789ab":
+        yield f"tests: {tests}"
+    if lean["commit"] != "0123456789ab" or "gpu_tests.txt" not in in_lean:
+        yield f"of the lean build: {lean}, {in_lean}"
+    if log["commit"] != "0123456789ab" or log["seed"] != 5:
+        yield f"commit or seed: {log['commit']}, {log['seed']}"
+    if sum(p["seconds"] for p in log["parts"]) > 16:
+        yield f"longer than allowed: {log['parts']}"
+    if str(folder) in text:
+        yield "a path of this machine is in the log"
 
 
 def a_log_says_what_happened(root):
@@ -107,4 +204,5 @@ def reports_are_sorted_out(root):
 
 
 if __name__ == "__main__":
-    tree.main(a_log_says_what_happened, reports_are_sorted_out)
+    tree.main(a_log_says_what_happened, what_comes_first, a_session_goes_on,
+              reports_are_sorted_out)
