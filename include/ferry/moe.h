@@ -95,13 +95,12 @@ struct ferry_dispatch_in {
 	const float *topk_weights; /* [n_tokens][topk]; NULL: all 1 */
 	size_t weights_stride;
 	/*
-	 * NULL: expert e in expert slot e. With slot ids it is only counted as
-	 * in use; logical ids need split EVEN, or QUOTA in a CPU world. Kept
-	 * until dispatch_recv is over; on a GPU until the call returns. There,
-	 * a content that the channel does not know is first copied to the
-	 * device, in some tens of us. It knows the newest ones, 512 or as many
-	 * as 4 MiB hold, and for ever those that a capture has named; NOMEM
-	 * when graphs name more.
+	 * NULL: expert e in expert slot e. With slot ids it only counts as in
+	 * use; logical ids need split EVEN, or QUOTA in a CPU world. Kept until
+	 * dispatch_recv is over; on a GPU until the call returns. There, a new
+	 * content is first copied to the device, in some tens of us. A channel
+	 * knows the newest ones, 512 or as many as 4 MiB hold, and for ever
+	 * those that a capture has named; NOMEM when graphs name more.
 	 */
 	const struct ferry_placement *placement;
 };
@@ -158,9 +157,9 @@ struct ferry_dispatch_out {
  * for a peer. Collective in the sense that every rank must come for each
  * dispatch of a slot, in any order between slots.
  * Errors: INVAL, RANGE, UNSUPPORTED (nothing was sent), STATE, BROKEN, TIMEOUT,
- * PEER, ABORTED, FABRIC, or what a faster rank has found in the tables while this
- * one still sent. A bad id under BAD_ID_ERROR, and a bad n_tokens_ptr, is sent
- * as a mark, and all ranks get RANGE from dispatch_recv, which breaks the
+ * PEER, ABORTED, FABRIC, or what a faster rank has found in the tables while
+ * this one still sent. A bad id under BAD_ID_ERROR, and a bad n_tokens_ptr, is
+ * sent as a mark, and all ranks get RANGE from dispatch_recv, which breaks the
  * channel. Ranks that resolve ids with other placements get MISMATCH there.
  */
 FERRY_API enum ferry_status

@@ -92,7 +92,8 @@ FERRY_API void ferry_placement_destroy(struct ferry_placement *placement);
 
 /**
  * 64-bit hash of the content: experts, ranks, slots, map, split and quotas.
- * Equal content gives equal hashes on every machine. Ranks compare it. 0 for NULL.
+ * Equal content gives equal hashes on every machine. Ranks compare it. 0 for
+ * NULL.
  */
 FERRY_API uint64_t
 ferry_placement_hash(const struct ferry_placement *placement);
