@@ -2,11 +2,11 @@
 /*
  * Fits loads to EPLB's maps. Without replicas EPLB takes the experts by falling
  * load and gives each to the lightest rank that has room, into its next slot.
- * Where the values of the loads are known, but not whose they are, the values
- * alone say which rank is next, and the map says which expert it got: so a
+ * Where the values of the loads are known, but not whose they are, those
+ * values say which rank is next, and the map says which expert it got: so a
  * curve of values gives each expert its load, and EPLB on those loads gives
- * the map again. The curve is log-normal, its sigma the one whose copies in the maps
- * with more slots differ least from the recorded ones.
+ * the map again. The curve is log-normal, its sigma the one whose copies in the
+ * maps with more slots differ least from the recorded ones.
  */
 #include "route_maps.h"
 

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ferry replay says, as text and as JSON. */
+#include "replay_report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "build_info.h"
+#include "json.h"
+
+static const char *const past_names[] = {"other tasks", "steps before",
+                                         "step before", "all steps"};
+
+static void print_budget(const struct replay_report *r)
+{
+	const struct replay_config *const c = r->config;
+
+	fputs("# budget   ", stdout);
+	if (r->args->swaps >= 0)
+		printf("%" PRId64 " swaps", r->args->swaps);
+	else
+		fputs("any swaps", stdout);
+	printf(", %d copies into each rank", c->replicas);
+	if (c->cost)
+		printf(", window %" PRId64 " us, experts of %" PRId64
+		       " bytes at %" PRId64 " us + bytes / %" PRId64 " GB/s",
+		       r->args->window_us, r->args->expert_bytes,
+		       r->args->alpha_us, r->args->beta_gbps);
+	putchar('\n');
+}
+
+void replay_print_header(const struct replay_report *r)
+{
+	const struct replay_config *const c = r->config;
+	const struct route *const route = c->route;
+	struct build_info build;
+
+	build_info_read(&build);
+	printf("# ferry    %s, commit %s, %s\n", build.version, build.commit,
+	       build.compiler);
+	printf("# loads    %s: %d steps (%s), %d layers, %d experts\n",
+	       r->source, route->n_steps, r->steps, route->n_layers,
+	       route->n_experts);
+	if (*r->note)
+		printf("#          %s\n", r->note);
+	printf("# ranks    %d, start %s, %s\n", c->n_ranks, r->start,
+	       c->persist ? "each step from where the last one ended"
+	                  : "each step from it");
+	printf("# predict  %s; tokens of replicas shared by %s\n", r->predict,
+	       balance_splits[c->split]);
+	printf("# history  knows the %s\n", past_names[c->past]);
+	print_budget(r);
+	puts("# fullest rank over mean, over all steps and layers; bound: what "
+	     "no plan beats;\n"
+	     "# moves, fetched experts and MB of a layer in a step; improved: "
+	     "of those moved\n"
+	     "#\n"
+	     "#               ratio                                        "
+	     "           plan us    layers\n"
+	     "# policy        mean    p95  worst  bound  swaps copies fetched "
+	     "      MB    p50    p99 moved improved");
+}
+
+void replay_print_row(const struct replay_row *row)
+{
+	printf("  %-11s %6.3f %6.3f %6.3f %6.3f %6.2f %6.2f %7.2f %8.2f %6.1f "
+	       "%6.1f %4.0f%% %7.1f%%\n",
+	       replay_policy_names[row->policy], row->ratio_mean,
+	       row->ratio_p95, row->ratio_worst, row->bound_mean,
+	       row->swaps_mean, row->copies_mean, row->fetched_mean,
+	       row->fetched_bytes_mean / 1e6, row->plan_us_p50,
+	       row->plan_us_p99, 100 * row->moved_share,
+	       100 * row->improved_share);
+	fflush(stdout);
+}
+
+/* Six decimals: figures are compared with each other. */
+static void add(cJSON *o, const char *name, double value)
+{
+	cJSON_AddNumberToObject(o, name, round(value * 1e6) / 1e6);
+}
+
+static void add_figures(cJSON *o, const struct replay_row *row)
+{
+	add(o, "ratio_mean", row->ratio_mean);
+	add(o, "ratio_p95", row->ratio_p95);
+	add(o, "ratio_worst", row->ratio_worst);
+	add(o, "ratio_before_mean", row->before_mean);
+	add(o, "bound_mean", row->bound_mean);
+	add(o, "bound_gap_worst", row->bound_worst_gap);
+	add(o, "moves_mean", row->moves_mean);
+	add(o, "swaps_mean", row->swaps_mean);
+	add(o, "copies_mean", row->copies_mean);
+	add(o, "experts_fetched_mean", row->fetched_mean);
+	add(o, "moved_bytes_mean", row->fetched_bytes_mean);
+	add(o, "plan_us_p50", row->plan_us_p50);
+	add(o, "plan_us_p99", row->plan_us_p99);
+	add(o, "layers_moved_share", row->moved_share);
+	add(o, "layers_improved_share", row->improved_share);
+}
+
+static void add_layers(cJSON *o, const char *name, const double *values,
+                       int32_t n)
+{
+	cJSON *const array = cJSON_AddArrayToObject(o, name);
+
+	for (int32_t i = 0; i < n; i++)
+		cJSON_AddItemToArray(
+			array,
+			cJSON_CreateNumber(round(values[i] * 1e6) / 1e6));
+}
+
+static void add_meta(cJSON *document, const struct replay_report *r)
+{
+	const struct replay_config *const c = r->config;
+	cJSON *const meta = cJSON_AddObjectToObject(document, "meta");
+	struct build_info build;
+
+	build_info_read(&build);
+	cJSON_AddStringToObject(meta, "version", build.version);
+	cJSON_AddStringToObject(meta, "commit", build.commit);
+	cJSON_AddStringToObject(meta, "compiler", build.compiler);
+	cJSON *const words = cJSON_AddArrayToObject(meta, "command");
+
+	cJSON_AddItemToArray(words, cJSON_CreateString("ferry"));
+	for (int i = 0; i < r->argc; i++)
+		cJSON_AddItemToArray(words, cJSON_CreateString(r->argv[i]));
+	cJSON_AddStringToObject(meta, "loads", r->source);
+	if (*r->note)
+		cJSON_AddStringToObject(meta, "note", r->note);
+	cJSON_AddNumberToObject(meta, "steps", c->route->n_steps);
+	cJSON_AddNumberToObject(meta, "layers", c->route->n_layers);
+	cJSON_AddNumberToObject(meta, "experts", c->route->n_experts);
+	cJSON_AddNumberToObject(meta, "ranks", c->n_ranks);
+}
+
+bool replay_write_json(const struct replay_report *r,
+                       const struct replay_row *rows, int n_rows)
+{
+	cJSON *const document = json_document("ferry-replay-1");
+
+	add_meta(document, r);
+	/* Those of the first, so that a script for one needs no loop. */
+	add_figures(document, &rows[0]);
+	cJSON *const array = cJSON_AddArrayToObject(document, "rows");
+
+	for (int i = 0; i < n_rows; i++) {
+		cJSON *const o = cJSON_CreateObject();
+
+		cJSON_AddStringToObject(o, "policy",
+		                        replay_policy_names[rows[i].policy]);
+		add_figures(o, &rows[i]);
+		add_layers(o, "layer_ratio_before", rows[i].layer_before,
+		           r->config->route->n_layers);
+		add_layers(o, "layer_ratio", rows[i].layer_ratio,
+		           r->config->route->n_layers);
+		cJSON_AddItemToArray(array, o);
+	}
+	return json_write(document, "-");
+}
