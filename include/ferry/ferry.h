@@ -3,6 +3,7 @@
 #ifndef FERRY_FERRY_H
 #define FERRY_FERRY_H
 
+#include <ferry/balance.h>
 #include <ferry/base.h>
 #include <ferry/eplb.h>
 #include <ferry/experts.h>

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sums of loads over ranks. What engines got wrong has a test by name: sums of
+ * the local rank only, counts booked to another layer, and dummy rows of idle
+ * ranks.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <ferry/balance.h>
+#include <ferry/predict.h>
+
+#include "core/bits.h"
+#include "core/ctx.h"
+#include "ranks.h"
+
+enum { EXPERTS = 32, ROUNDS = 30 };
+
+struct setting {
+	const char *name;
+	const char *fabric;
+	enum ranks_kind kind;
+	const char *options;
+};
+
+static const struct setting settings[] = {
+	{"local", "local", RANKS_THREADS, ""},
+	{"shm", "shm", RANKS_PROCESSES, ""},
+	{"wire", "wire", RANKS_PROCESSES, "WIRE_SEED=3"},
+	{"wire threads", "wire", RANKS_THREADS, "FAULT=reorder"},
+};
+
+enum { N_SETTINGS = sizeof(settings) / sizeof(settings[0]) };
+
+static void run(const struct setting *setting, struct ranks how,
+                ranks_body *body)
+{
+	char options[128];
+
+	snprintf(options, sizeof(options), "%s%s", setting->options,
+	         how.options ? how.options : "");
+	how.fabric = setting->fabric;
+	how.kind = setting->kind;
+	how.options = options;
+	ranks_run(&how, body);
+}
+
+static struct ferry_totals *open_totals(struct rank *rank, int32_t max_experts)
+{
+	struct ferry_totals *totals = NULL;
+
+	RANKS_OK(ferry_totals_open(rank->world, max_experts, &totals));
+	ranks_defer((void (*)(void *))ferry_totals_close, totals);
+	return totals;
+}
+
+static struct ferry_totals_in in_of(const int32_t *counts, int32_t n_experts)
+{
+	struct ferry_totals_in in = FERRY_TOTALS_IN_INIT;
+
+	in.counts = counts;
+	in.n_experts = n_experts;
+	return in;
+}
+
+/* Counts of a rank in a round; some near the largest that int32 holds. */
+static void fill(int32_t *counts, int32_t n, uint64_t seed, int32_t rank,
+                 uint64_t round)
+{
+	uint64_t rng = hash_u64(hash_u64(seed, round), (uint64_t)rank);
+
+	for (int32_t e = 0; e < n; e++)
+		counts[e] = rng_next(&rng) % 4 ? (int32_t)(rng_next(&rng) % 99)
+		                               : INT32_MAX - e;
+}
+
+static int64_t window_of(int32_t rank, uint64_t round)
+{
+	return 1000 + (int64_t)((round * 7 + (uint64_t)rank * 5) % 23);
+}
+
+static void check_sums(struct rank *rank, struct ferry_totals *totals,
+                       int32_t n, uint64_t round)
+{
+	const uint64_t seed = *(const uint64_t *)rank->arg;
+	int64_t want[EXPERTS] = {0};
+	int64_t loads[EXPERTS];
+	int64_t windows[RANKS_MAX];
+	int64_t least = INT64_MAX;
+	int64_t window;
+	struct ferry_totals_out out = FERRY_TOTALS_OUT_INIT;
+
+	out.loads = loads;
+	out.window_ns = &window;
+	out.rank_window_ns = windows;
+	RANKS_OK(ferry_totals_recv(totals, &out));
+	for (int32_t r = 0; r < rank->n_ranks; r++) {
+		int32_t counts[EXPERTS];
+
+		fill(counts, n, seed, r, round);
+		for (int32_t e = 0; e < n; e++)
+			want[e] += counts[e];
+		least = min_i64(least, window_of(r, round));
+		RANKS_EQ(windows[r], window_of(r, round));
+	}
+	RANKS_BYTES(loads, want, (size_t)n * sizeof(*want));
+	RANKS_EQ(window, least);
+}
+
+/* Numbers of experts change from round to round; nothing stays behind. */
+static void sums(struct rank *rank)
+{
+	const uint64_t seed = *(const uint64_t *)rank->arg;
+	struct ferry_totals *totals = open_totals(rank, EXPERTS);
+
+	for (uint64_t round = 0; round < ROUNDS; round++) {
+		const int32_t n = 1 + (int32_t)(round * 11 % EXPERTS);
+		int32_t counts[EXPERTS];
+		struct ferry_totals_in in = in_of(counts, n);
+
+		fill(counts, n, seed, rank->rank, round);
+		in.window_ns = window_of(rank->rank, round);
+		in.tag = round;
+		RANKS_OK(ferry_totals_send(totals, &in));
+		memset(counts, 0x55, sizeof(counts));
+		check_sums(rank, totals, n, round);
+	}
+	RANKS_OK(ferry_world_barrier(rank->world));
+}
+
+static void test_sums(void **state)
+{
+	const int32_t n_ranks[] = {1, 2, 3, 8};
+	uint64_t seed = ranks_seed();
+
+	for (int i = 0; i < 4; i++)
+		run(*state, (struct ranks){.n_ranks = n_ranks[i], .arg = &seed},
+		    sums);
+}
+
+/*
+ * Each rank's tokens choose only a quarter of the experts: the others' quarters
+ * must not be 0 in its sums.
+ */
+static void every_rank_counts(struct rank *rank)
+{
+	struct ferry_totals *totals = open_totals(rank, EXPERTS);
+	int32_t ids[3 * EXPERTS / 4];
+	int32_t counts[EXPERTS] = {0};
+	int64_t loads[EXPERTS];
+	struct ferry_ids chosen = FERRY_IDS_INIT;
+	struct ferry_totals_in in = in_of(counts, EXPERTS);
+	struct ferry_totals_out out = FERRY_TOTALS_OUT_INIT;
+
+	for (int32_t i = 0; i < 3 * EXPERTS / 4; i++)
+		ids[i] = rank->rank * EXPERTS / 4 + i / 3;
+	chosen.ids = ids;
+	chosen.n_tokens = EXPERTS / 4;
+	chosen.topk = 3;
+	RANKS_OK(ferry_predict_counts(&chosen, EXPERTS, counts));
+	RANKS_OK(ferry_totals_send(totals, &in));
+	out.loads = loads;
+	RANKS_OK(ferry_totals_recv(totals, &out));
+	for (int32_t e = 0; e < EXPERTS; e++)
+		RANKS_EQ(loads[e], 3);
+	RANKS_OK(ferry_world_barrier(rank->world));
+}
+
+static void test_every_rank_counts(void **state)
+{
+	run(*state, (struct ranks){.n_ranks = 4}, every_rank_counts);
+}
+
+/*
+ * Ranks 1 and 3 have no tokens: one says so by NULL, the other runs a dummy
+ * batch of padding. Neither adds a load, or limits the window.
+ */
+static void idle_ranks(struct rank *rank)
+{
+	struct ferry_totals *totals = open_totals(rank, EXPERTS);
+	const int32_t dummy[] = {-1, -1, -1, -1};
+	int32_t counts[EXPERTS] = {0};
+	int64_t loads[EXPERTS];
+	int64_t window = 0;
+	struct ferry_totals_in in = in_of(counts, EXPERTS);
+	struct ferry_totals_out out = FERRY_TOTALS_OUT_INIT;
+	struct ferry_ids chosen = FERRY_IDS_INIT;
+
+	chosen.ids = dummy;
+	chosen.n_tokens = 2;
+	chosen.topk = 2;
+	if (rank->rank == 3)
+		RANKS_OK(ferry_predict_counts(&chosen, EXPERTS, counts));
+	else if (rank->rank == 1)
+		in.counts = NULL;
+	else
+		counts[5] = 9;
+	if (rank->rank % 2 == 0)
+		in.window_ns = 4000 + rank->rank;
+	RANKS_OK(ferry_totals_send(totals, &in));
+	out.loads = loads;
+	out.window_ns = &window;
+	RANKS_OK(ferry_totals_recv(totals, &out));
+	for (int32_t e = 0; e < EXPERTS; e++)
+		RANKS_EQ(loads[e], e == 5 ? 18 : 0);
+	RANKS_EQ(window, 4000);
+	RANKS_OK(ferry_world_barrier(rank->world));
+}
+
+static void test_idle_ranks(void **state)
+{
+	run(*state, (struct ranks){.n_ranks = 4}, idle_ranks);
+}
+
+/*
+ * Rank 2 books its counts to layer 6 while the others are at 5: an error on all
+ * ranks that names it and both layers. The next round is good again.
+ */
+static void another_layer(struct rank *rank)
+{
+	struct ferry_totals *totals = open_totals(rank, EXPERTS);
+	int64_t loads[EXPERTS] = {77};
+	struct ferry_totals_in in = in_of(NULL, EXPERTS);
+	struct ferry_totals_out out = FERRY_TOTALS_OUT_INIT;
+
+	out.loads = loads;
+	for (int round = 0; round < 3; round++) {
+		in.tag = rank->rank == 2 && round == 1 ? 6 : 5;
+		RANKS_OK(ferry_totals_send(totals, &in));
+		if (round != 1) {
+			RANKS_OK(ferry_totals_recv(totals, &out));
+			RANKS_EQ(loads[0], 0);
+			loads[0] = 77;
+			continue;
+		}
+		RANKS_STATUS(ferry_totals_recv(totals, &out), FERRY_MISMATCH);
+		RANKS_TEXT(ferry_last_error(),
+		           "round 1: rank 2 has tag 6 (0x6), rank 0 has 5");
+		RANKS_EQ(loads[0], 77);
+	}
+	RANKS_OK(ferry_world_barrier(rank->world));
+}
+
+static void test_another_layer(void **state)
+{
+	run(*state, (struct ranks){.n_ranks = 3}, another_layer);
+}
+
+static void other_experts(struct rank *rank)
+{
+	struct ferry_totals *totals = open_totals(rank, EXPERTS);
+	struct ferry_totals_in in = in_of(NULL, rank->rank == 1 ? 8 : 16);
+	struct ferry_totals_out out = FERRY_TOTALS_OUT_INIT;
+
+	RANKS_OK(ferry_totals_send(totals, &in));
+	RANKS_STATUS(ferry_totals_recv(totals, &out), FERRY_MISMATCH);
+	RANKS_TEXT(ferry_last_error(), "rank 1 has 8 experts, rank 0 has 16");
+	RANKS_OK(ferry_world_barrier(rank->world));
+}
+
+static void test_other_experts(void **state)
+{
+	run(*state, (struct ranks){.n_ranks = 2}, other_experts);
+}
+
+static void refused(struct rank *rank)
+{
+	const int32_t counts[EXPERTS] = {0, 0, -1};
+	struct ferry_totals *totals = open_totals(rank, EXPERTS);
+	struct ferry_totals *none = NULL;
+	struct ferry_totals_in in = in_of(counts, EXPERTS);
+	struct ferry_totals_out out = FERRY_TOTALS_OUT_INIT;
+
+	RANKS_STATUS(ferry_totals_send(totals, &in), FERRY_RANGE);
+	RANKS_TEXT(ferry_last_error(), "counts[2] is -1, allowed are 0..");
+	in.n_experts = EXPERTS + 1;
+	RANKS_STATUS(ferry_totals_send(totals, &in), FERRY_RANGE);
+	RANKS_TEXT(ferry_last_error(), "n_experts is 33, allowed are 1..32");
+	in.n_experts = 0;
+	RANKS_STATUS(ferry_totals_send(totals, &in), FERRY_RANGE);
+	RANKS_STATUS(ferry_totals_send(totals, NULL), FERRY_INVAL);
+	RANKS_STATUS(ferry_totals_send(NULL, &in), FERRY_INVAL);
+	RANKS_STATUS(ferry_totals_recv(totals, &out), FERRY_STATE);
+	RANKS_TEXT(ferry_last_error(), "totals: round 0 was not sent");
+	in.n_experts = 2;
+	RANKS_OK(ferry_totals_send(totals, &in));
+	RANKS_STATUS(ferry_totals_send(totals, &in), FERRY_STATE);
+	RANKS_STATUS(ferry_totals_recv(totals, NULL), FERRY_INVAL);
+	RANKS_STATUS(ferry_totals_recv(NULL, &out), FERRY_INVAL);
+	RANKS_OK(ferry_totals_recv(totals, &out));
+	RANKS_STATUS(ferry_totals_open(rank->world, 0, &none), FERRY_RANGE);
+	RANKS_STATUS(
+		ferry_totals_open(rank->world, FERRY_MAX_EXPERTS + 1, &none),
+		FERRY_RANGE);
+	RANKS_STATUS(ferry_totals_open(NULL, 1, &none), FERRY_INVAL);
+	RANKS_STATUS(ferry_totals_open(rank->world, 1, NULL), FERRY_INVAL);
+	RANKS_CHECK(!none);
+	ferry_totals_close(NULL);
+	RANKS_OK(ferry_world_barrier(rank->world));
+}
+
+static void test_refused(void **state)
+{
+	run(*state, (struct ranks){.n_ranks = 2}, refused);
+}
+
+/* A rank that dies between rounds: the others are told who. */
+static void dies(struct rank *rank)
+{
+	struct ferry_totals *totals = open_totals(rank, EXPERTS);
+	struct ferry_totals_in in = in_of(NULL, EXPERTS);
+	struct ferry_totals_out out = FERRY_TOTALS_OUT_INIT;
+	enum ferry_status status = FERRY_OK;
+
+	for (int round = 0; status == FERRY_OK && round < 100; round++) {
+		if (rank->rank == 1 && round == 4)
+			ranks_die();
+		status = ferry_totals_send(totals, &in);
+		if (status == FERRY_OK)
+			status = ferry_totals_recv(totals, &out);
+	}
+	RANKS_STATUS(status, FERRY_PEER);
+	RANKS_TEXT(ferry_last_error(), "rank 1");
+	RANKS_STATUS(ferry_totals_send(totals, &in), FERRY_BROKEN);
+}
+
+static void test_dies(void **state)
+{
+	run(*state, (struct ranks){.n_ranks = 3, .killed = RANKS_BIT(1)}, dies);
+}
+
+/* Speeds of all ranks, through the world. */
+static void speeds(struct rank *rank)
+{
+	const struct ferry_work own = {1000, rank->rank == 2 ? 2000 : 1000};
+	int32_t speed[4];
+
+	RANKS_OK(ferry_speeds_gather(rank->world, &own, 10000, speed));
+	for (int32_t r = 0; r < 4; r++)
+		RANKS_EQ(speed[r], r == 2 ? 500 : 1000);
+	RANKS_STATUS(ferry_speeds_gather(NULL, &own, 0, speed), FERRY_INVAL);
+	RANKS_STATUS(ferry_speeds_gather(rank->world, NULL, 0, speed),
+	             FERRY_INVAL);
+	RANKS_STATUS(ferry_speeds_gather(rank->world, &own, 0, NULL),
+	             FERRY_INVAL);
+}
+
+static void test_speeds(void **state)
+{
+	run(*state, (struct ranks){.n_ranks = 4}, speeds);
+}
+
+enum { PER_SETTING = 8 };
+
+/* cmocka keeps pointers to the names. */
+static char names[N_SETTINGS * PER_SETTING][64];
+
+static int add(struct CMUnitTest *tests, int n, const char *name,
+               CMUnitTestFunction test, const struct setting *setting)
+{
+	snprintf(names[n], sizeof(names[n]), "%s, %s", name, setting->name);
+	tests[n] = (struct CMUnitTest){
+		.name = names[n],
+		.test_func = test,
+		.initial_state = (void *)(uintptr_t)setting,
+	};
+	return n + 1;
+}
+
+int main(void)
+{
+	struct CMUnitTest tests[N_SETTINGS * PER_SETTING];
+	int n = 0;
+
+	for (const struct setting *s = settings; s < settings + N_SETTINGS;
+	     s++) {
+		n = add(tests, n, "sums", test_sums, s);
+		n = add(tests, n, "every rank counts", test_every_rank_counts,
+		        s);
+		n = add(tests, n, "idle ranks", test_idle_ranks, s);
+		n = add(tests, n, "another layer", test_another_layer, s);
+		n = add(tests, n, "other experts", test_other_experts, s);
+		n = add(tests, n, "refused", test_refused, s);
+		n = add(tests, n, "dies", test_dies, s);
+		n = add(tests, n, "speeds", test_speeds, s);
+	}
+	return _cmocka_run_group_tests("totals", tests, (size_t)n, NULL, NULL);
+}
