@@ -70,16 +70,32 @@ __global__ static void flag(uint64_t *own, uint64_t *peer, uint64_t rounds,
 		*ns = global_ns() - start;
 }
 
+/* A launch's own answer: the last error may be one of the caller's. */
+static cudaLaunchConfig_t launch_of(unsigned blocks, unsigned threads,
+                                    struct CUstream_st *stream)
+{
+	cudaLaunchConfig_t config = {};
+
+	config.gridDim = dim3(blocks);
+	config.blockDim = dim3(threads);
+	config.stream = stream;
+	return config;
+}
+
 int ferry_probe_store(void *to, size_t bytes, int32_t times,
                       struct CUstream_st *stream)
 {
-	store<<<BLOCKS, THREADS, 0, stream>>>((uint4 *)to, bytes / 16, times);
-	return cudaGetLastError();
+	const cudaLaunchConfig_t config = launch_of(BLOCKS, THREADS, stream);
+
+	return cudaLaunchKernelEx(&config, store, (uint4 *)to, bytes / 16,
+	                          times);
 }
 
 int ferry_probe_flag(uint64_t *own, uint64_t *peer, int32_t rounds, int first,
                      uint64_t *ns, struct CUstream_st *stream)
 {
-	flag<<<1, 1, 0, stream>>>(own, peer, (uint64_t)rounds, first != 0, ns);
-	return cudaGetLastError();
+	const cudaLaunchConfig_t config = launch_of(1, 1, stream);
+
+	return cudaLaunchKernelEx(&config, flag, own, peer, (uint64_t)rounds,
+	                          first != 0, ns);
 }
