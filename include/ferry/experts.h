@@ -175,9 +175,9 @@ ferry_experts_start(struct ferry_experts *experts, int32_t layer,
                     struct CUstream_st *stream) FERRY_MUST_CHECK;
 
 /**
- * Has every rank staged the plan of a layer? Then ferry_experts_commit does not
- * wait. Ranks may see it at different times: what all must decide alike must
- * not hang on it. Does not block.
+ * Has every rank staged the plan of a layer? Then ferry_experts_commit waits
+ * only until all ranks call it. Ranks may see it at different times: what all
+ * must decide alike must not hang on it. Does not block.
  * Errors: INVAL, RANGE, STATE (no plan was started), BROKEN, and those that
  * end the object.
  */
@@ -191,6 +191,8 @@ struct ferry_experts_report {
 	uint64_t exposed_ns; /* time in the call: waiting, and all else */
 	uint64_t wait_ns;    /* of it: waiting for ranks to stage */
 	uint64_t copy_ns;    /* of it: copying in place (COPY) */
+	uint64_t meet_ns;    /* of it: until all ranks had called commit, which
+	                      * their next dispatch would have waited for */
 	uint64_t bytes_in;   /* that the plan has brought to this rank */
 	uint64_t bytes_out;  /* that it has taken from it */
 	int32_t n_in;        /* experts */
@@ -199,21 +201,28 @@ struct ferry_experts_report {
 };
 #define FERRY_EXPERTS_REPORT_INIT                                              \
 	{                                                                      \
-		sizeof(struct ferry_experts_report), 0, 0, 0, 0, 0, 0, 0,      \
+		sizeof(struct ferry_experts_report), 0, 0, 0, 0, 0, 0, 0, 0,   \
 			false                                                  \
 	}
 
 /**
- * Waits until all ranks have staged the plan of a layer, at most timeout_ms,
- * compares what they have started, and switches. *placement, where not NULL, is
- * then the new placement (its version one more), which belongs to the library;
- * of a plan that changes nothing, the old one. *report may be NULL.
- * COPY: an operation that uses the version before is STATE, and nothing has
- * changed: call again after its combine_send, which never waits. REMAP never
- * asks for that. stream is NULL in a CPU world.
+ * Waits until all ranks have staged the plan of a layer and come to commit it,
+ * each at most timeout_ms, compares what they have started, and switches.
+ * *placement, where not NULL, is then the new placement (its version one more),
+ * which belongs to the library; of a plan that changes nothing, the old one.
+ * *report may be NULL.
+ *
+ * COPY: an operation of this rank that uses the version before is STATE, and
+ * nothing has changed: call again after its combine_send, which never waits.
+ * REMAP never asks for that. stream is NULL in a CPU world.
+ *
+ * When a rank dies before it has come, no rank commits, and the old placement
+ * stays in force. Of one that dies while it says that it has come, some may
+ * have heard it: they are one version ahead of the others, and still have the
+ * old one.
  * Errors: INVAL, RANGE, STATE (no plan was started, or see above); MISMATCH
- * (plans, or the calls before, differ; names the ranks), TIMEOUT, PEER,
- * ABORTED, FABRIC, BROKEN: the old placement stays in force.
+ * (plans, loads, or the calls before differ, or a rank abandons; names the
+ * ranks), TIMEOUT, PEER, ABORTED, FABRIC, BROKEN.
  */
 FERRY_API enum ferry_status
 ferry_experts_commit(struct ferry_experts *experts, int32_t layer,

@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 
+#include "../core/bits.h"
 #include "experts_inner.h"
 
 uint64_t experts_released(struct ferry_experts *x)
@@ -85,12 +86,15 @@ void experts_end(struct ferry_experts *x, struct experts_flight *flight)
 {
 	const unsigned char *base = experts_base(x);
 
+	/* What is free depends on what has ended: so must the hash. */
+	x->history = hash_u64(x->history, flight->seq);
 	x->layers[flight->layer].flight = NULL;
 	x->ring[flight->seq % EXPERTS_RING] = NULL;
 	for (int32_t r = 0; r < x->n_ranks; r++) {
 		const struct experts_record *record =
-			(const void *)(base +
-		                       experts_record_at(x, flight->seq, r));
+			(const void *)(base + experts_record_at(x, flight->seq,
+		                                                EXPERTS_ENDS,
+		                                                r));
 
 		take_in(x, r, record->n_released);
 	}

@@ -13,6 +13,8 @@
 #include "../trace/events.h"
 #include "experts_inner.h"
 
+enum { LATE_NS = 200000000 }; /* the longest grace of a failure */
+
 enum ferry_status experts_named(struct ferry_experts *x, const char *call,
                                 int32_t layer, enum ferry_status status)
 {
@@ -76,34 +78,44 @@ static uint64_t turn_of(const struct experts_flight *f)
 
 static const struct experts_record *record_of(const struct ferry_experts *x,
                                               const struct experts_flight *f,
+                                              enum experts_word word,
                                               int32_t rank)
 {
 	return (const void *)(experts_base(x) +
-	                      experts_record_at(x, f->seq, rank));
+	                      experts_record_at(x, f->seq, word, rank));
 }
 
 static enum ferry_status wait_records(struct ferry_experts *x,
-                                      const struct experts_flight *f)
+                                      const struct experts_flight *f,
+                                      enum experts_word word)
 {
 	for (int32_t r = 0; r < x->n_ranks; r++)
 		x->items[r] = (struct ferry_wait_item){
-			experts_record_signal(x, f->seq, r), r, turn_of(f)};
+			experts_record_signal(x, f->seq, word, r), r,
+			turn_of(f)};
 	return ferry_segment_wait_all(x->segment, x->items, x->n_ranks, NULL);
 }
 
-/* All ranks see the same records, and so name the same two ranks. */
-static enum ferry_status differ(struct ferry_experts *x,
-                                const struct experts_flight *f, int32_t rank)
+static enum ferry_status mismatch(struct ferry_experts *x, int32_t rank,
+                                  const char *text)
 {
-	const struct experts_record *a = record_of(x, f, 0);
-	const struct experts_record *b = record_of(x, f, rank);
 	const struct ferry_verdict mine = {
 		.status = FERRY_MISMATCH,
 		.root = rank,
 		.slot = -1,
 		.token = -1,
 	};
-	char text[sizeof(mine.text)];
+
+	return ferry_segment_break(x->segment, &mine, text);
+}
+
+/* All ranks see the same records, and so name the same two ranks. */
+static enum ferry_status differ(struct ferry_experts *x,
+                                const struct experts_flight *f, int32_t rank)
+{
+	const struct experts_record *a = record_of(x, f, EXPERTS_STAGED, 0);
+	const struct experts_record *b = record_of(x, f, EXPERTS_STAGED, rank);
+	char text[208];
 
 	if (a->layer != b->layer)
 		snprintf(text, sizeof(text),
@@ -121,16 +133,17 @@ static enum ferry_status differ(struct ferry_experts *x,
 		         "ranks %d and 0 start plan %016llx of layer %d after "
 		         "different calls, or with different loads",
 		         rank, (unsigned long long)a->plan_hash, a->layer);
-	return ferry_segment_break(x->segment, &mine, text);
+	return mismatch(x, rank, text);
 }
 
 static enum ferry_status compare_records(struct ferry_experts *x,
                                          const struct experts_flight *f)
 {
-	const struct experts_record *a = record_of(x, f, 0);
+	const struct experts_record *a = record_of(x, f, EXPERTS_STAGED, 0);
 
 	for (int32_t r = 1; r < x->n_ranks; r++) {
-		const struct experts_record *b = record_of(x, f, r);
+		const struct experts_record *b =
+			record_of(x, f, EXPERTS_STAGED, r);
 
 		if (a->layer != b->layer || a->plan_hash != b->plan_hash ||
 		    a->history != b->history)
@@ -166,7 +179,7 @@ static enum ferry_status wait_staged(struct ferry_experts *x,
 		return FERRY_OK;
 	const uint64_t begin = ferry_now_ns();
 
-	FERRY_TRY(wait_records(x, f));
+	FERRY_TRY(wait_records(x, f, EXPERTS_STAGED));
 	FERRY_TRY(compare_records(x, f));
 	FERRY_TRY(wait_pieces(x, f));
 	f->staged = true;
@@ -187,10 +200,92 @@ enum ferry_status ferry_experts_poll(struct ferry_experts *experts,
 	bool all = true;
 
 	for (int32_t r = 0; all && r < x->n_ranks; r++)
-		all = ferry_segment_read(x->segment,
-		                         experts_record_signal(x, f->seq, r)) >=
-		      turn_of(f);
+		all = ferry_segment_read(
+			      x->segment,
+			      experts_record_signal(x, f->seq, EXPERTS_STAGED,
+		                                    r)) >= turn_of(f);
 	*staged = all;
+	return FERRY_OK;
+}
+
+/* Does every rank end the plan in the same way? */
+static enum ferry_status compare_ends(struct ferry_experts *x,
+                                      const struct experts_flight *f)
+{
+	static const char *const verbs[] = {"abandons", "commits"};
+	const bool first = record_of(x, f, EXPERTS_ENDS, 0)->commits;
+	char text[208];
+
+	for (int32_t r = 1; r < x->n_ranks; r++) {
+		if (record_of(x, f, EXPERTS_ENDS, r)->commits == first)
+			continue;
+		snprintf(text, sizeof(text),
+		         "rank %d %s the plan of layer %d, rank 0 %s it", r,
+		         verbs[!first], f->layer, verbs[first]);
+		return mismatch(x, r, text);
+	}
+	return FERRY_OK;
+}
+
+static bool has_come(const struct ferry_experts *x,
+                     const struct experts_flight *f, int32_t rank)
+{
+	return ferry_segment_read(x->segment,
+	                          experts_record_signal(x, f->seq, EXPERTS_ENDS,
+	                                                rank)) >= turn_of(f);
+}
+
+static bool all_have_come(const struct ferry_experts *x,
+                          const struct experts_flight *f)
+{
+	for (int32_t r = 0; r < x->n_ranks; r++)
+		if (!has_come(x, f, r))
+			return false;
+	return true;
+}
+
+/*
+ * The wait for the others has failed, but a faster rank may have had all
+ * records, ended the plan, and noticed the failure in a later one. Then all
+ * have sent theirs, and what is late comes: this rank must end it, too.
+ */
+static bool come_after_all(const struct ferry_experts *x,
+                           const struct experts_flight *f)
+{
+	const uint64_t end = ferry_now_ns() + LATE_NS;
+	const int32_t root = x->segment->error.root_rank;
+
+	while (root < 0 || has_come(x, f, root)) {
+		if (all_have_come(x, f))
+			return true;
+		if (ferry_now_ns() >= end)
+			break;
+		nanosleep(&(struct timespec){0, LATE_NS / 200}, NULL);
+	}
+	return false;
+}
+
+/*
+ * Nobody ends a plan before all have come to do so: who dies before that
+ * leaves all others where they were.
+ */
+static enum ferry_status meet(struct ferry_experts *x, struct experts_flight *f,
+                              bool commits)
+{
+	const uint64_t begin = ferry_now_ns();
+	const struct experts_record record = {
+		.n_released = experts_released(x),
+		.layer = f->layer,
+		.commits = commits,
+	};
+
+	FERRY_TRY(experts_tell(x, f, EXPERTS_ENDS, &record));
+	const enum ferry_status status = wait_records(x, f, EXPERTS_ENDS);
+
+	if (status != FERRY_OK && !come_after_all(x, f))
+		return status;
+	FERRY_TRY(compare_ends(x, f));
+	f->meet_ns = ferry_now_ns() - begin;
 	return FERRY_OK;
 }
 
@@ -274,6 +369,7 @@ static struct ferry_experts_report count(struct ferry_experts *x,
 		.exposed_ns = f->exposed_ns,
 		.wait_ns = f->wait_ns,
 		.copy_ns = f->copy_ns,
+		.meet_ns = f->meet_ns,
 		.bytes_in = (uint64_t)n_in * x->expert_bytes,
 		.bytes_out = (uint64_t)n_out * x->expert_bytes,
 		.n_in = n_in,
@@ -288,13 +384,6 @@ static struct ferry_experts_report count(struct ferry_experts *x,
 	x->stats.exposed_ns += report.exposed_ns;
 	pthread_mutex_unlock(&x->lock);
 	return report;
-}
-
-static void end_history(struct ferry_experts *x, const struct experts_flight *f,
-                        uint64_t outcome)
-{
-	x->history = hash_u64(x->history, f->seq);
-	x->history = hash_u64(x->history, outcome);
 }
 
 static void record_commit(struct ferry_experts *x,
@@ -346,12 +435,13 @@ enum ferry_status ferry_experts_commit(struct ferry_experts *experts,
 	FERRY_TRY(experts_named(x, "experts_commit", layer, wait_staged(x, f)));
 	const enum ferry_status status = check_unused(x, f);
 
-	if (status == FERRY_OK) {
-		switch_over(x, f);
-		end_history(x, f, 1);
+	if (status != FERRY_OK) {
+		f->exposed_ns += ferry_now_ns() - begin;
+		return status;
 	}
+	FERRY_TRY(experts_named(x, "experts_commit", layer, meet(x, f, true)));
+	switch_over(x, f);
 	f->exposed_ns += ferry_now_ns() - begin;
-	FERRY_TRY(status);
 	const struct ferry_experts_report found = count(x, f);
 
 	record_commit(x, f, begin);
@@ -373,9 +463,10 @@ enum ferry_status ferry_experts_abandon(struct ferry_experts *experts,
 
 	FERRY_TRY(
 		experts_named(x, "experts_abandon", layer, wait_staged(x, f)));
+	FERRY_TRY(
+		experts_named(x, "experts_abandon", layer, meet(x, f, false)));
 	experts_version_free(f->target);
 	f->target = NULL;
-	end_history(x, f, 2);
 	pthread_mutex_lock(&x->lock);
 	x->stats.n_abandoned++;
 	pthread_mutex_unlock(&x->lock);

@@ -6,18 +6,18 @@
  *
  * Every rank keeps the same book of all ranks' buffers. It changes only in
  * start, commit and abandon, which all ranks call in the same order, and only
- * by what all ranks know then: the plan, and the records of commits. So a
+ * by what all ranks know then: the plan, and the records. So a
  * sender knows which buffer of its partner is free, without asking.
  *
- *	segment of a rank       written by      read by
- *	record[ring][source]    the source      owner, in commit
- *	outgoing[ring]          owner           the fabric
- *	bounce (COPY)           owner           the fabric
- *	buffer[n_buffers]       senders         owner
+ *	segment of a rank             written by    read by
+ *	record[ring][word][source]    the source    owner, in commit
+ *	outgoing[ring][word]          owner         the fabric
+ *	bounce (COPY)                 owner         the fabric
+ *	buffer[n_buffers]             senders       owner
  *
- *	signal ring * n_ranks + source      the record is there, and what its
- *	                                    sender has pushed, everywhere
- *	signal RING * n_ranks + buffer      pieces that came into a buffer
+ *	signal (ring, word, source)   the record is there; STAGED: and what its
+ *	                              sender has pushed is there, everywhere
+ *	signal buffer                 pieces that came into it
  */
 #ifndef FERRY_EXPERTS_INNER_H
 #define FERRY_EXPERTS_INNER_H
@@ -41,15 +41,23 @@ enum {
 	EXPERTS_PIECE_BYTES = 1 << 20, /* most of one put */
 };
 
-/* What a rank says when its part of a plan is out: one line. */
+/* What ranks tell each other of a plan. */
+enum experts_word {
+	EXPERTS_STAGED, /* my part is out, and has arrived */
+	EXPERTS_ENDS,   /* I have all that, and now commit or abandon */
+	EXPERTS_WORDS,
+};
+
+/* One line. */
 struct experts_record {
 	uint64_t plan_hash;
-	uint64_t history; /* of all calls up to this start */
-	/* Plans, in the order of their end, that this rank is done with: what
-	 * they replaced is not in use here. */
+	uint64_t history; /* of all starts up to this one */
+	/* ENDS: plans, in the order of their end, that this rank is done with:
+	 * what they replaced is not in use here. */
 	uint64_t n_released;
 	int32_t layer;
-	int32_t pad[9];
+	int32_t commits; /* ENDS: 1, or 0: abandons */
+	int32_t pad[8];
 };
 
 _Static_assert(sizeof(struct experts_record) == 64, "one line");
@@ -88,6 +96,7 @@ struct experts_flight {
 	uint64_t exposed_ns; /* in commits so far */
 	uint64_t wait_ns;
 	uint64_t copy_ns;
+	uint64_t meet_ns;
 	struct experts_transfer transfers[];
 };
 
@@ -151,35 +160,44 @@ static inline int32_t experts_n_own(const struct ferry_experts *x,
 
 /* Signals; and offsets in every rank's memory. */
 static inline uint32_t experts_record_signal(const struct ferry_experts *x,
-                                             uint64_t seq, int32_t source)
+                                             uint64_t seq,
+                                             enum experts_word word,
+                                             int32_t source)
 {
-	return (uint32_t)(seq % EXPERTS_RING) * (uint32_t)x->n_ranks +
-	       (uint32_t)source;
+	const uint32_t place =
+		(uint32_t)(seq % EXPERTS_RING) * EXPERTS_WORDS + (uint32_t)word;
+
+	return place * (uint32_t)x->n_ranks + (uint32_t)source;
 }
 
 static inline uint32_t experts_buffer_signal(const struct ferry_experts *x,
                                              int32_t buffer)
 {
-	return EXPERTS_RING * (uint32_t)x->n_ranks + (uint32_t)buffer;
+	return EXPERTS_RING * EXPERTS_WORDS * (uint32_t)x->n_ranks +
+	       (uint32_t)buffer;
 }
 
 static inline size_t experts_record_at(const struct ferry_experts *x,
-                                       uint64_t seq, int32_t source)
+                                       uint64_t seq, enum experts_word word,
+                                       int32_t source)
 {
-	return experts_record_signal(x, seq, source) *
+	return experts_record_signal(x, seq, word, source) *
 	       sizeof(struct experts_record);
 }
 
+/* Behind all records. */
 static inline size_t experts_outgoing_at(const struct ferry_experts *x,
-                                         uint64_t seq)
+                                         uint64_t seq, enum experts_word word)
 {
-	return experts_record_at(x, EXPERTS_RING - 1, x->n_ranks) +
-	       seq % EXPERTS_RING * sizeof(struct experts_record);
+	const size_t place = EXPERTS_RING * EXPERTS_WORDS * (size_t)x->n_ranks +
+	                     seq % EXPERTS_RING * EXPERTS_WORDS + word;
+
+	return place * sizeof(struct experts_record);
 }
 
 static inline size_t experts_bounce_at(const struct ferry_experts *x)
 {
-	return (experts_outgoing_at(x, EXPERTS_RING - 1) +
+	return (experts_outgoing_at(x, EXPERTS_RING - 1, EXPERTS_WORDS - 1) +
 	        sizeof(struct experts_record) + EXPERTS_ALIGN - 1) &
 	       ~(size_t)(EXPERTS_ALIGN - 1);
 }
@@ -241,6 +259,12 @@ uint64_t experts_released(struct ferry_experts *x);
  * is done with them; what records say of that is taken in now.
  */
 void experts_end(struct ferry_experts *x, struct experts_flight *flight);
+
+/* Sends a record to every rank, this one included. */
+enum ferry_status experts_tell(struct ferry_experts *x,
+                               const struct experts_flight *flight,
+                               enum experts_word word,
+                               const struct experts_record *record);
 
 /* Experts of a plan that leave this rank. */
 int32_t experts_leaving(const struct ferry_experts *x,

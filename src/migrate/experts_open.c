@@ -396,8 +396,7 @@ static enum ferry_status compare(struct ferry_experts *x,
 
 static enum ferry_status open_segment(struct ferry_experts *x)
 {
-	const uint32_t n_signals =
-		EXPERTS_RING * (uint32_t)x->n_ranks + (uint32_t)x->n_buffers;
+	const uint32_t n_signals = experts_buffer_signal(x, x->n_buffers);
 
 	if ((size_t)x->n_buffers > (SIZE_MAX >> 4) / x->buffer_bytes)
 		return ferry_fail(&x->world->ctx, FERRY_NOMEM,

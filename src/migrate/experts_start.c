@@ -225,24 +225,21 @@ static enum ferry_status push(struct ferry_experts *x,
 }
 
 /* To the ranks after this one first, so that not all begin with rank 0. */
-static enum ferry_status tell(struct ferry_experts *x,
-                              const struct experts_flight *f)
+enum ferry_status experts_tell(struct ferry_experts *x,
+                               const struct experts_flight *f,
+                               enum experts_word word,
+                               const struct experts_record *record)
 {
-	const struct experts_record record = {
-		.plan_hash = f->plan_hash,
-		.history = f->history,
-		.n_released = experts_released(x),
-		.layer = f->layer,
-	};
-	unsigned char *own = experts_base(x) + experts_outgoing_at(x, f->seq);
+	unsigned char *own =
+		experts_base(x) + experts_outgoing_at(x, f->seq, word);
 
-	memcpy(own, &record, sizeof(record));
+	memcpy(own, record, sizeof(*record));
 	for (int32_t i = 1; i <= x->n_ranks; i++)
 		FERRY_TRY(ferry_segment_put(
 			x->segment, (x->rank + i) % x->n_ranks,
-			experts_record_at(x, f->seq, x->rank), own,
-			sizeof(record),
-			experts_record_signal(x, f->seq, x->rank)));
+			experts_record_at(x, f->seq, word, x->rank), own,
+			sizeof(*record),
+			experts_record_signal(x, f->seq, word, x->rank)));
 	return ferry_segment_kick(x->segment);
 }
 
@@ -253,13 +250,21 @@ static enum ferry_status tell(struct ferry_experts *x,
 static enum ferry_status send(struct ferry_experts *x,
                               const struct experts_flight *f)
 {
+	const struct experts_record record = {
+		.plan_hash = f->plan_hash,
+		.history = f->history,
+		.layer = f->layer,
+	};
+
+	/* What was said of the plan before has come: see docs/balance.md. */
+	FERRY_TRY(ferry_segment_flush(x->segment));
 	x->bounced = 0;
 	for (int32_t i = 0; i < f->n_transfers; i++)
 		if (f->transfers[i].from_rank == x->rank)
 			FERRY_TRY(push(x, &x->layers[f->layer],
 			               &f->transfers[i]));
 	FERRY_TRY(ferry_segment_flush(x->segment));
-	return tell(x, f);
+	return experts_tell(x, f, EXPERTS_STAGED, &record);
 }
 
 static enum ferry_status send_timed(struct ferry_experts *x,
