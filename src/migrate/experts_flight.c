@@ -12,7 +12,6 @@ struct making {
 	struct ferry_experts *x;
 	int32_t layer;
 	const struct ferry_plan *plan;
-	int32_t n_moves; /* that are made */
 	const struct ferry_placement *placement;
 	uint8_t *taken; /* [n_slots] by an earlier move */
 };
@@ -102,7 +101,7 @@ static enum ferry_status check_plan(const struct making *m)
 static void list_transfers(const struct making *m,
                            struct experts_flight *flight)
 {
-	for (int32_t i = 0; i < m->n_moves; i++) {
+	for (int32_t i = 0; i < m->plan->n_moves; i++) {
 		const struct ferry_move *v = &m->plan->moves[i];
 
 		flight->transfers[flight->n_transfers++] =
@@ -120,45 +119,8 @@ static void list_transfers(const struct making *m,
 /* A plan without moves changes nothing, but quotas where there are loads. */
 static bool changes(const struct making *m, const int64_t *loads)
 {
-	return m->n_moves ||
+	return m->plan->n_moves ||
 	       (loads && m->placement->split == FERRY_SPLIT_QUOTA);
-}
-
-static enum ferry_status apply(const struct making *m,
-                               struct ferry_placement **next)
-{
-	const struct ferry_placement *p = m->placement;
-	const struct ferry_slot_map *map = &p->map;
-	struct ferry_placement_config config = FERRY_PLACEMENT_CONFIG_INIT;
-	int32_t *slots = calloc((size_t)map->n_slots + (size_t)map->n_ranks,
-	                        sizeof(*slots));
-
-	if (!slots)
-		return ferry_fail(NULL, FERRY_NOMEM, "experts_start: map");
-	int32_t *per_rank = slots + map->n_slots;
-
-	for (int32_t s = 0; s < map->n_slots; s++)
-		slots[s] = p->slot_expert[s];
-	for (int32_t r = 0; r < map->n_ranks; r++)
-		per_rank[r] = map->first_slot[r + 1] - map->first_slot[r];
-	for (int32_t i = 0; i < m->n_moves; i++) {
-		const struct ferry_move *v = &m->plan->moves[i];
-
-		slots[v->to_slot] = v->expert;
-		if (v->kind == FERRY_MOVE_SWAP)
-			slots[v->from_slot] = v->other;
-	}
-	config.n_experts = p->n_experts;
-	config.n_ranks = map->n_ranks;
-	config.expert_slots = per_rank;
-	config.slot_expert = slots;
-	config.split = p->split;
-	config.version = p->version + 1;
-	config.quota = p->quota;
-	const enum ferry_status status = ferry_placement_create(&config, next);
-
-	free(slots);
-	return status;
 }
 
 static enum ferry_status make_target(const struct making *m,
@@ -170,7 +132,7 @@ static enum ferry_status make_target(const struct making *m,
 
 	if (!changes(m, loads))
 		return FERRY_OK;
-	FERRY_TRY(apply(m, &next));
+	FERRY_TRY(ferry_plan_apply(m->placement, m->plan, loads, &next));
 	flight->target = experts_version_make(m->x, layer, next);
 	if (!flight->target) {
 		ferry_placement_destroy(next);
@@ -187,7 +149,8 @@ static enum ferry_status make(struct making *m,
                               struct experts_flight *flight)
 {
 	FERRY_TRY(check_plan(m));
-	m->n_moves = asked->held_back ? 0 : m->plan->n_moves;
+	if (asked->held_back)
+		return FERRY_OK;
 	list_transfers(m, flight);
 	return make_target(m, asked->loads, flight);
 }
