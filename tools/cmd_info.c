@@ -11,6 +11,7 @@
 #include "cpu/kernels.h"
 #include "cuda/cuda_info.h"
 #include "cuda/cuda_link.h"
+#include "info_links.h"
 #include "json.h"
 #include "machine.h"
 #include "opt.h"
@@ -19,7 +20,13 @@ struct info_options {
 	bool json;
 	bool report;
 	bool measure;
+	bool links;
+	struct info_links of_links;
 };
+
+#define OF_LINKS(field)                                                        \
+	offsetof(struct info_options, of_links) +                              \
+		offsetof(struct info_links, field)
 
 static const struct opt options[] = {
 	{"json", 0, OPT_FLAG, offsetof(struct info_options, json), NULL, NULL,
@@ -30,6 +37,19 @@ static const struct opt options[] = {
 	{"measure", 0, OPT_FLAG, offsetof(struct info_options, measure), NULL,
          NULL, 0, 0, NULL,
          "measure the links between GPUs; takes half a second for each GPU"},
+	{"links", 0, OPT_FLAG, offsetof(struct info_options, links), NULL, NULL,
+         0, 0, NULL,
+         "instead: start ranks, and measure what a transfer costs between any "
+         "two of them, as plans count it"},
+	{"ranks", 'n', OPT_INT, OF_LINKS(n_ranks), "N", "2", 1,
+         INFO_LINKS_RANKS, NULL, "--links: ranks to start"},
+	{"fabric", 'f', OPT_TEXT, OF_LINKS(fabric), "NAME", NULL, 0, 0, NULL,
+         "--links: fabric of the ranks; the best fit for processes when "
+         "neither this nor FERRY_FABRIC is given"},
+	{"bytes", 'b', OPT_INT, OF_LINKS(max_bytes), "N", "16m", 4096, 1 << 30,
+         NULL, "--links: largest transfer, in bytes; as large as an expert is"},
+	{"rounds", 'r', OPT_INT, OF_LINKS(rounds), "N", "10", 1, 1000, NULL,
+         "--links: rounds of each size, of which the fastest counts"},
 	{0},
 };
 
@@ -39,6 +59,7 @@ static const struct opt_command command = {
 	.options = options,
 	.examples = "  ferry info\n"
 		    "  ferry info --measure\n"
+		    "  ferry info --links --ranks 4 --fabric shm\n"
 		    "  ferry info --report --json > report.json\n",
 };
 
@@ -295,6 +316,10 @@ int cmd_info(int argc, char **argv)
 
 	if (status != OPT_GO_ON)
 		return status;
+	if (o.links) {
+		o.of_links.json = o.json;
+		return info_links(&command, &o.of_links);
+	}
 	if (o.json)
 		return print_json(&o);
 	print_text(&o);

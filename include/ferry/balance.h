@@ -85,8 +85,10 @@ ferry_totals_recv(struct ferry_totals *totals,
 /** How to measure links. Zero means default; equal on all ranks. */
 struct ferry_cost_config {
 	size_t size;
-	int64_t max_bytes; /* of the largest transfer, 4096..2^30; 0: 4 MiB */
-	int32_t rounds;    /* of which the fastest counts, 1..1000; 0: 10 */
+	/* Of the largest transfer, 4096..2^30; 0: 16 MiB. As large as an
+	 * expert is: smaller ones may fit in caches. */
+	int64_t max_bytes;
+	int32_t rounds; /* of which the fastest counts, 1..1000; 0: 10 */
 };
 #define FERRY_COST_CONFIG_INIT                                                 \
 	{                                                                      \

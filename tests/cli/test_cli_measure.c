@@ -56,6 +56,52 @@ static void test_info_and_env_json(void **state)
 	cJSON_Delete(d);
 }
 
+/* Three ranks: matrices with nothing on the diagonal, and JSON of the same. */
+static void test_info_links(void **state)
+{
+	static const char *const tables[] = {"alpha_ns", "ps_per_byte"};
+	cJSON *d = json_of("info --links --ranks 3 --fabric shm --bytes 64k "
+	                   "--rounds 2 --json",
+	                   "ferry-links-1");
+	const cJSON *meta = cJSON_GetObjectItem(d, "meta");
+
+	(void)state;
+	assert_string_equal(text(meta, "fabric"), "shm");
+	assert_int_equal(number(meta, "ranks"), 3);
+	assert_int_equal(number(meta, "max_bytes"), 65536);
+	for (int i = 0; i < 9; i++) {
+		const cJSON *of[2];
+
+		for (int k = 0; k < 2; k++) {
+			of[k] = cJSON_GetObjectItem(d, tables[k]);
+			assert_int_equal(cJSON_GetArraySize(of[k]), 3);
+			of[k] = cJSON_GetArrayItem(of[k], i / 3);
+			assert_int_equal(cJSON_GetArraySize(of[k]), 3);
+			of[k] = cJSON_GetArrayItem(of[k], i % 3);
+			assert_true(cJSON_IsNumber(of[k]));
+		}
+		if (i / 3 == i % 3)
+			assert_int_equal(
+				of[0]->valuedouble + of[1]->valuedouble, 0);
+		else
+			assert_true(of[0]->valuedouble > 0);
+	}
+	cJSON_Delete(d);
+	struct program p = program_run("info --links --fabric local --rounds 1 "
+	                               "--bytes 4k");
+
+	assert_int_equal(p.status, 0);
+	assert_contains(p.out, "# fabric   local, 2 ranks\n");
+	assert_contains(p.out, "# alpha, us, from row to column\n#   rank");
+	assert_contains(p.out, "# bandwidth, GB/s, from row to column\n");
+	assert_contains(p.out, "\n       1     ");
+	program_free(&p);
+	p = program_run("info --links --fabric shn");
+	assert_int_equal(p.status, 2);
+	assert_contains(p.err, "did you mean 'shm'?");
+	program_free(&p);
+}
+
 static void check_row(const cJSON *row, const char *phase, const char *impl)
 {
 	assert_string_equal(text(row, "phase"), phase);
@@ -269,6 +315,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_info_and_env_json),
+		cmocka_unit_test(test_info_links),
 		cmocka_unit_test(test_bench_document),
 		cmocka_unit_test(test_bench_combinations),
 		cmocka_unit_test(test_bench_with_no_tokens),
