@@ -183,6 +183,16 @@ ferry_placement_align(const struct ferry_placement *from, const int32_t *target,
                       int32_t *aligned, int32_t *n_moved) FERRY_MUST_CHECK;
 
 /**
+ * As ferry_placement_align, but ranks of one of n_nodes hosts (n_ranks /
+ * n_nodes each, in rank order) stay together, as ferry_eplb's hierarchical
+ * placements want it: hosts whose ranks have the same numbers of slots may
+ * change places as a whole, and ranks within them.
+ */
+FERRY_API enum ferry_status ferry_placement_align_nodes(
+	const struct ferry_placement *from, const int32_t *target,
+	int32_t n_nodes, int32_t *aligned, int32_t *n_moved) FERRY_MUST_CHECK;
+
+/**
  * Writes a placement as text (docs/balance.md): one line a rank, for people
  * and for version control. buffer[bytes] is always terminated; returns the
  * length of the whole text without the 0, as snprintf does.

@@ -17,8 +17,8 @@ struct assign_work {
 
 /*
  * column[n] such that the sum of gain[i * n + column[i]] is the largest that
- * there is; which one where there are several is fixed. Gains up to 2^40.
- * O(n^3).
+ * there is; which one where there are several is fixed. Gains of
+ * 2^48 either way at most. O(n^3).
  */
 void ferry_assign(const struct assign_work *work, const int64_t *gain,
                   int32_t n, int32_t *column);

@@ -100,24 +100,59 @@ static int32_t n_lacking(const struct world *w, const int32_t *from, int32_t to,
 	return n;
 }
 
-/* Fewest moves of all permutations that ranks' sizes allow. */
-static int32_t fewest(const struct world *w, const int32_t *from,
-                      const int32_t *target, int32_t rank, uint32_t taken)
+/* All permutations that keep sizes, and ranks of one host together. */
+struct search {
+	const struct world *w;
+	const int32_t *from, *target;
+	int32_t per_node;
+	int32_t becomes[MAX_RANKS];
+};
+
+static bool may_become(const struct search *s, int32_t rank, int32_t to)
+{
+	const int32_t node = rank / s->per_node;
+
+	if (s->w->slots[to] != s->w->slots[rank])
+		return false;
+	for (int32_t r = 0; r < rank; r++) {
+		const bool mates = r / s->per_node == node;
+		const bool there =
+			s->becomes[r] / s->per_node == to / s->per_node;
+
+		if (s->becomes[r] == to || mates != there)
+			return false;
+	}
+	return true;
+}
+
+/* Fewest moves of ranks from `rank` on. */
+static int32_t fewest(struct search *s, int32_t rank)
 {
 	int32_t best = 1 << 20;
 
-	if (rank == w->n_ranks)
+	if (rank == s->w->n_ranks)
 		return 0;
-	for (int32_t to = 0; to < w->n_ranks; to++) {
-		if (taken >> to & 1 || w->slots[to] != w->slots[rank])
+	for (int32_t to = 0; to < s->w->n_ranks; to++) {
+		if (!may_become(s, rank, to))
 			continue;
+		s->becomes[rank] = to;
 		const int32_t n =
-			n_lacking(w, from, to, target, rank) +
-			fewest(w, from, target, rank + 1, taken | 1u << to);
+			n_lacking(s->w, s->from, to, s->target, rank) +
+			fewest(s, rank + 1);
 
 		best = n < best ? n : best;
 	}
 	return best;
+}
+
+static int32_t random_divisor(int32_t n)
+{
+	int32_t by;
+
+	do
+		by = 1 + below(n);
+	while (n % by);
+	return by;
 }
 
 static int by_number(const void *a, const void *b)
@@ -180,29 +215,53 @@ static void moves_as_few_as_possible(void **state)
 	struct world w;
 
 	(void)state;
-	for (int round = 0; round < 2000; round++) {
+	for (int round = 0; round < 3000; round++) {
 		int32_t n_moved = -1;
 
+		random_world(&w);
+		random_map(&w, from);
+		random_map(&w, target);
+		const int32_t n_nodes = random_divisor(w.n_ranks);
+		struct search s = {.w = &w,
+		                   .from = from,
+		                   .target = target,
+		                   .per_node = w.n_ranks / n_nodes};
+		struct ferry_placement *const p = of(&w, from);
+
+		assert_int_equal(ferry_placement_align_nodes(p, target, n_nodes,
+		                                             aligned, &n_moved),
+		                 FERRY_OK);
+		assert_int_equal(n_moved, fewest(&s, 0));
+		is_permuted(&w, target, aligned);
+		stays_in_its_slot(&w, from, aligned, n_moved);
+		ferry_placement_destroy(p);
+	}
+}
+
+/* In place, and again: nothing changes any more. */
+static void aligned_stays_aligned(void **state)
+{
+	int32_t from[MAX_SLOTS], target[MAX_SLOTS], aligned[MAX_SLOTS];
+	struct world w;
+
+	(void)state;
+	for (int round = 0; round < 500; round++) {
 		random_world(&w);
 		random_map(&w, from);
 		random_map(&w, target);
 		struct ferry_placement *const p = of(&w, from);
 
 		assert_int_equal(
-			ferry_placement_align(p, target, aligned, &n_moved),
+			ferry_placement_align(p, target, aligned, NULL),
 			FERRY_OK);
-		assert_int_equal(n_moved, fewest(&w, from, target, 0, 0));
-		is_permuted(&w, target, aligned);
-		stays_in_its_slot(&w, from, aligned, n_moved);
-		/* In place, and again: nothing changes any more. */
-		assert_int_equal(ferry_placement_align(p, target, target, NULL),
-		                 FERRY_OK);
-		assert_memory_equal(target, aligned,
-		                    (size_t)w.n_slots * sizeof(*target));
-		assert_int_equal(ferry_placement_align(p, target, target, NULL),
-		                 FERRY_OK);
-		assert_memory_equal(target, aligned,
-		                    (size_t)w.n_slots * sizeof(*target));
+		for (int again = 0; again < 2; again++) {
+			assert_int_equal(
+				ferry_placement_align(p, target, target, NULL),
+				FERRY_OK);
+			assert_memory_equal(target, aligned,
+			                    (size_t)w.n_slots *
+			                            sizeof(*target));
+		}
 		ferry_placement_destroy(p);
 	}
 }
@@ -274,6 +333,14 @@ static void ties_stay(void **state)
 	                 FERRY_OK);
 	assert_int_equal(n_moved, 0);
 	assert_memory_equal(aligned, want, sizeof(want));
+	assert_int_equal(
+		ferry_placement_align_nodes(p, empty, 3, aligned, NULL),
+		FERRY_INVAL);
+	assert_non_null(strstr(ferry_last_error(),
+	                       "n_nodes is 3, which must divide n_ranks, 4"));
+	assert_int_equal(
+		ferry_placement_align_nodes(p, empty, 0, aligned, NULL),
+		FERRY_INVAL);
 	assert_int_equal(ferry_placement_align(NULL, from, aligned, NULL),
 	                 FERRY_INVAL);
 	assert_int_equal(ferry_placement_align(p, NULL, aligned, NULL),
@@ -288,6 +355,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(moves_as_few_as_possible),
+		cmocka_unit_test(aligned_stays_aligned),
 		cmocka_unit_test(finds_itself),
 		cmocka_unit_test(ties_stay),
 	};

@@ -208,6 +208,21 @@ static void quotas_belong_to_the_hash(void **state)
 	ferry_placement_destroy(even);
 }
 
+/* The values themselves: the same on every machine and in every release. */
+static void quotas_are_golden(void **state)
+{
+	static const int64_t quota[] = {1, 2, 3};
+	static const int32_t want[] = {0, 2, 1, 2, 1, 0, 2, 1, 2, 2, 1, 2};
+	struct ferry_placement *const p = replicated(3, quota);
+
+	(void)state;
+	for (int32_t t = 0; t < 12; t++)
+		assert_int_equal(ferry_placement_resolve(p, 0, 0, t, 0),
+		                 want[t]);
+	assert_int_equal(ferry_placement_hash(p), 0x12d07195c78becdf);
+	ferry_placement_destroy(p);
+}
+
 static void refused(const struct ferry_placement_config *config,
                     enum ferry_status status, const char *text)
 {
@@ -319,6 +334,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(largest_quotas_do_not_wrap),
 		cmocka_unit_test(zeros_get_nothing),
 		cmocka_unit_test(quotas_belong_to_the_hash),
+		cmocka_unit_test(quotas_are_golden),
 		cmocka_unit_test(bad_quotas),
 		cmocka_unit_test(what_it_answers),
 		cmocka_unit_test(exact_resolves_nothing),
