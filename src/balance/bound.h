@@ -42,7 +42,9 @@ struct ferry_bound {
 	int32_t *n_gain;     /* [n_ranks] moves that still save something */
 	int32_t *needed;     /* [n_ranks] moves to get down to a load */
 	int64_t *room;       /* [n_ranks] what it can take up */
+	int64_t *heaviest;   /* [n_ranks] item that it can take up */
 	int64_t *into;       /* [n_ranks] what one move can bring to it */
+	int64_t *demand;     /* [n_ranks] what has nowhere else to go */
 	int64_t *away;       /* [max_slots] what moving an item can save */
 	int64_t *key;        /* [the larger of max_slots, max_ranks] to sort */
 	int64_t *sorted;     /* likewise */

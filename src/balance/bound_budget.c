@@ -113,6 +113,17 @@ static int64_t spare_moves(struct ferry_bound *b, const struct ferry_problem *p,
 	return spare;
 }
 
+/* Without spare moves, excesses that go to one rank only go there together. */
+static bool demands_fit(const struct ferry_bound *b,
+                        const struct ferry_problem *p, int64_t z)
+{
+	for (int32_t r = 0; r < p->n_ranks; r++)
+		if (b->demand[r] > bound_capacity(p, r, z) - b->load[r] +
+		                           bound_gain(b, r, b->needed[r]))
+			return false;
+	return true;
+}
+
 static bool refuted(struct ferry_bound *b, const struct ferry_problem *p,
                     int64_t z)
 {
@@ -123,10 +134,12 @@ static bool refuted(struct ferry_bound *b, const struct ferry_problem *p,
 	if (spare > MOST_SPARE || b->n_copies)
 		return false;
 	for (int32_t r = 0; r < p->n_ranks; r++)
+		b->demand[r] = 0;
+	for (int32_t r = 0; r < p->n_ranks; r++)
 		if (b->needed[r] &&
 		    !ferry_bound_reach(b, p, r, z, (int32_t)spare))
 			return true;
-	return false;
+	return spare == 0 && !demands_fit(b, p, z);
 }
 
 int64_t ferry_bound_budget(struct ferry_bound *b, const struct ferry_problem *p,

@@ -30,7 +30,8 @@ void ferry_bound_moves(struct ferry_bound *b, const struct ferry_problem *p);
 
 /*
  * Whether rank r can get down to load z at all, where `spare` moves are left
- * beyond those that every rank needs; needed[] is of z.
+ * beyond those that every rank needs; needed[] is of z. Adds to demand[] what
+ * has one rank only to go to.
  */
 bool ferry_bound_reach(struct ferry_bound *b, const struct ferry_problem *p,
                        int32_t r, int64_t z, int32_t spare);

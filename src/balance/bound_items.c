@@ -20,7 +20,9 @@ static void share_wide(struct ferry_bound *b, int64_t *at, size_t n_keys)
 	b->gain = at += slots;
 	b->load = at += slots + ranks;
 	b->room = at += ranks;
+	b->heaviest = at += ranks;
 	b->into = at += ranks;
+	b->demand = at += ranks;
 	b->key = at += ranks;
 	b->sorted = at + n_keys;
 }
@@ -48,7 +50,7 @@ enum ferry_status ferry_bound_init(struct ferry_bound *b, int32_t max_slots,
 	memset(b, 0, sizeof(*b));
 	b->max_slots = max_slots;
 	b->max_ranks = max_ranks;
-	int64_t *const wide = malloc((5 * slots + 4 * ranks + 1 + 2 * n_keys) *
+	int64_t *const wide = malloc((5 * slots + 6 * ranks + 1 + 2 * n_keys) *
 	                             sizeof(*wide));
 	int32_t *const narrow =
 		malloc((slots + 5 * ranks + 1) * sizeof(*narrow));

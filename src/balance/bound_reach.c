@@ -2,26 +2,25 @@
 /*
  * Where what a rank gives away can go. Every rank above load z needs its
  * needed[] moves, and `spare` ones are left. If q of them go into making room
- * elsewhere, then the rank itself has its needed[] + spare - q, and rank b can
- * take up what it is below z, and what q moves of its own save it. An item for
- * which there is no exchange with such a room stays where it is.
+ * elsewhere, then the rank itself has its needed[] + spare - q, and rank k can
+ * take up what it is below z, and what needed[] + q moves of its own save it.
+ * An item for which there is no exchange with such a room stays where it is.
+ *
+ * What rank k gives back cannot be among the items that it gets rid of by moves
+ * of its own. Let these be m. If it is one of the m heaviest, the next one takes
+ * its place, or nothing does; what leaves and comes is then the same whichever
+ * of the m it is: heaviest[k] is the heaviest item that this makes up for.
  */
 #include "bound_inner.h"
-
-static void list_rooms(struct ferry_bound *b, const struct ferry_problem *p,
-                       int64_t z, int32_t q)
-{
-	for (int32_t r = 0; r < p->n_ranks; r++)
-		b->room[r] = bound_capacity(p, r, z) - b->load[r] +
-		             bound_gain(b, r, b->needed[r] + q);
-}
 
 /*
  * The most that each item of rank r can save by an exchange with rank `other`:
  * for the lightest item of that rank that leaves it within its room. Both lists
- * fall, so one pass finds all. Returns the best.
+ * fall, so one pass finds all. Returns the best; away[], where not NULL, keeps
+ * the best of each item.
  */
-static int64_t exchange(struct ferry_bound *b, int32_t r, int32_t other)
+static int64_t exchange(const struct ferry_bound *b, int32_t r, int32_t other,
+                        int64_t *away)
 {
 	const int64_t *const mine = b->heavy + b->first[r];
 	const int64_t *const theirs = b->heavy + b->first[other];
@@ -33,12 +32,76 @@ static int64_t exchange(struct ferry_bound *b, int32_t r, int32_t other)
 	for (int32_t i = 0; i < bound_n_items(b, r); i++) {
 		while (n < n_theirs && theirs[n] >= mine[i] - room)
 			n++;
-		const int64_t saves = n ? mine[i] - theirs[n - 1] : 0;
+		const int64_t saves = n && mine[i] <= b->heaviest[other]
+		                              ? mine[i] - theirs[n - 1]
+		                              : 0;
 
-		b->away[i] = max_i64(b->away[i], saves);
 		best = max_i64(best, saves);
+		if (away)
+			away[i] = max_i64(away[i], saves);
 	}
 	return best;
+}
+
+/* The most that one exchange saves rank r, wherever there is room for it. */
+static int64_t best_exchange(const struct ferry_bound *b, int32_t n_ranks,
+                             int32_t r)
+{
+	const int64_t most = bound_gain(b, r, 1);
+	int64_t best = 0;
+
+	for (int32_t other = 0; best < most && other < n_ranks; other++)
+		if (other != r)
+			best = max_i64(best, exchange(b, r, other, NULL));
+	return best;
+}
+
+/* Where rank k makes up to m moves, and is `below` what it may carry. */
+static void set_heaviest(struct ferry_bound *b, int32_t k, int32_t m,
+                         int64_t below)
+{
+	const int64_t *const heavy = b->heavy + b->first[k];
+
+	m = m < b->n_gain[k] ? m : b->n_gain[k];
+	const int64_t gain = bound_gain(b, k, m);
+	int64_t next = m < bound_n_items(b, k) ? heavy[m] : 0;
+
+	/* Or one move less, and its item stays away. */
+	if (m > 0)
+		next = max_i64(next,
+		               bound_gain(b, k, m - 1) + heavy[m - 1] - gain);
+	b->heaviest[k] = below + gain + next;
+}
+
+/*
+ * What every rank can take up while rank r makes n moves and the others q more
+ * than they need. With one more, what that saves must have found its room, too,
+ * in a rank that makes no more than it needs, or in r.
+ */
+static void list_rooms(struct ferry_bound *b, const struct ferry_problem *p,
+                       int64_t z, int32_t r, int32_t n, int32_t q)
+{
+	for (int32_t k = 0; k < p->n_ranks; k++) {
+		const int64_t below = bound_capacity(p, k, z) - b->load[k];
+		const int32_t m = k == r ? n : b->needed[k] + (q == 1 ? 0 : q);
+
+		b->room[k] = below + bound_gain(b, k, m);
+		set_heaviest(b, k, m, below);
+	}
+	if (q != 1)
+		return;
+	for (int32_t k = 0; k < p->n_ranks; k++)
+		b->into[k] = b->needed[k]
+		                     ? bound_gain(b, k, b->needed[k] + 1) -
+		                               bound_gain(b, k, b->needed[k])
+		                     : best_exchange(b, p->n_ranks, k);
+	for (int32_t k = 0; k < p->n_ranks; k++) {
+		if (k == r)
+			continue;
+		b->room[k] += b->into[k];
+		set_heaviest(b, k, b->needed[k] + 1,
+		             bound_capacity(p, k, z) - b->load[k]);
+	}
 }
 
 /* Sum of the n largest of v[count], none negative, n <= count. v is lost. */
@@ -84,6 +147,21 @@ static int64_t sum_into(struct ferry_bound *b, int32_t n_ranks, int32_t r,
 	return sum;
 }
 
+/* Books an excess that only one rank can take up at once. */
+static void book_demand(struct ferry_bound *b, int32_t n_ranks, int64_t excess)
+{
+	int32_t n = 0;
+	int32_t at = 0;
+
+	for (int32_t k = 0; k < n_ranks; k++)
+		if (b->into[k] >= excess) {
+			at = k;
+			n++;
+		}
+	if (n == 1)
+		b->demand[at] += excess;
+}
+
 static bool reach_with(struct ferry_bound *b, const struct ferry_problem *p,
                        int32_t r, int64_t z, int32_t q, int32_t n)
 {
@@ -92,11 +170,14 @@ static bool reach_with(struct ferry_bound *b, const struct ferry_problem *p,
 
 	if (bound_gain(b, r, n) < excess)
 		return false;
-	list_rooms(b, p, z, q);
+	list_rooms(b, p, z, r, n, q);
 	for (int32_t i = 0; i < n_items; i++)
 		b->away[i] = 0;
 	for (int32_t other = 0; other < p->n_ranks; other++)
-		b->into[other] = other == r ? 0 : exchange(b, r, other);
+		b->into[other] =
+			other == r ? 0 : exchange(b, r, other, b->away);
+	if (n == 1)
+		book_demand(b, p->n_ranks, excess);
 	return sum_into(b, p->n_ranks, r, n) >= excess &&
 	       sum_of_largest(b->away, n_items, n) >= excess;
 }

@@ -79,6 +79,23 @@ static void swaps(void **state)
 	hold_all(&k, 2000, false);
 }
 
+/* Few heavy experts, and many that weigh little: what a swap gives back counts.
+ */
+static void heavy_experts(void **state)
+{
+	struct plan_kind k = plain;
+
+	(void)state;
+	k.min_ranks = 3;
+	k.max_slots = BRUTE_SLOTS;
+	k.spread = true;
+	hold_all(&k, 1500, false);
+	k.uneven = true;
+	hold_all(&k, 1500, false);
+	k.speeds = true;
+	hold_all(&k, 500, false);
+}
+
 static void one_swap_is_exact(void **state)
 {
 	struct plan_kind k = plain;
@@ -278,6 +295,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(swaps),
+		cmocka_unit_test(heavy_experts),
 		cmocka_unit_test(one_swap_is_exact),
 		cmocka_unit_test(within_windows),
 		cmocka_unit_test(replicas),
