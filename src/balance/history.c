@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Loads of the past. A step's loads are gathered in `current`; when it ends
- * they go into a ring of the newest steps, or, where all steps count, into one
- * sum. Sums have FRACTION_BITS binary digits behind the point and are rounded
- * down whenever they age, so that equal adds give equal sums everywhere.
+ * they go into one sum, and with a window into a ring of the newest steps, out
+ * of which the oldest leaves the sum again. A window with decay has no such sum:
+ * it is made anew when it is asked for, since what the oldest step has become
+ * by rounding is not known. Sums have FRACTION_BITS binary digits behind the
+ * point and are rounded down whenever they age, so that equal adds give equal
+ * sums everywhere.
  */
 #include <ferry/eplb.h>
 
@@ -23,7 +26,7 @@ struct ferry_history {
 	int64_t *ring;    /* [window][n_cells]; NULL: all steps count */
 	int32_t n_kept;   /* steps in the ring */
 	int32_t newest;   /* in the ring */
-	__uint128_t *sum; /* [n_cells] of all ended steps; NULL: a ring */
+	__uint128_t *sum; /* [n_cells] of ended steps that count, or NULL */
 };
 
 static enum ferry_status in_range(const char *field, int64_t value, int64_t low,
@@ -49,17 +52,23 @@ static enum ferry_status take_config(struct ferry_history_config *c,
 	return FERRY_OK;
 }
 
+static bool keeps_sum(const struct ferry_history_config *c)
+{
+	return c->window == 0 || c->decay_ppm == MILLION;
+}
+
 static bool allocate(struct ferry_history *h)
 {
 	const size_t window = (size_t)h->config.window;
 
 	h->n_cells = (size_t)h->config.n_layers * (size_t)h->config.n_experts;
 	h->current = calloc(h->n_cells, sizeof(*h->current));
-	if (!window)
+	if (keeps_sum(&h->config))
 		h->sum = calloc(h->n_cells, sizeof(*h->sum));
-	else if (h->n_cells <= SIZE_MAX / sizeof(*h->ring) / window)
+	if (window && h->n_cells <= SIZE_MAX / sizeof(*h->ring) / window)
 		h->ring = calloc(window * h->n_cells, sizeof(*h->ring));
-	return h->current && (h->sum || h->ring);
+	return h->current && (h->sum || !keeps_sum(&h->config)) &&
+	       (h->ring || !window);
 }
 
 enum ferry_status
@@ -155,15 +164,36 @@ static __uint128_t with_fraction(int64_t load)
 	return (__uint128_t)load << FRACTION_BITS;
 }
 
+/* The step that leaves when another one comes; NULL: there is room. */
+static const int64_t *oldest(const struct ferry_history *h)
+{
+	if (!h->ring || h->n_kept < h->config.window)
+		return NULL;
+	return h->ring +
+	       (size_t)((h->newest + 1) % h->config.window) * h->n_cells;
+}
+
+static void end_sum(struct ferry_history *h)
+{
+	const int64_t *const gone = oldest(h);
+
+	for (size_t i = 0; i < h->n_cells; i++) {
+		if (gone)
+			h->sum[i] -= with_fraction(gone[i]);
+		h->sum[i] = age(h, h->sum[i]);
+		h->sum[i] += with_fraction(h->current[i]);
+	}
+}
+
 void ferry_history_step(struct ferry_history *history)
 {
 	struct ferry_history *const h = history;
 
-	/* Steps without tokens, of idle ranks, do not push others out. */
+	/* Pauses do not push the past out. */
 	if (!h || !h->has_loads)
 		return;
-	for (size_t i = 0; h->sum && i < h->n_cells; i++)
-		h->sum[i] = age(h, h->sum[i]) + with_fraction(h->current[i]);
+	if (h->sum)
+		end_sum(h);
 	if (h->ring) {
 		h->newest = (h->newest + 1) % h->config.window;
 		h->n_kept += h->n_kept < h->config.window;
@@ -190,13 +220,21 @@ static __uint128_t sum_ring(const struct ferry_history *h, size_t cell,
 	return sum;
 }
 
+/* Of ended steps; the one that goes on takes a place in the window. */
+static __uint128_t sum_of_past(const struct ferry_history *h, size_t cell)
+{
+	const int64_t *const gone = h->has_loads ? oldest(h) : NULL;
+
+	if (!h->sum)
+		return sum_ring(h, cell, h->n_kept - (gone != NULL));
+	if (gone)
+		return h->sum[cell] - with_fraction(gone[cell]);
+	return h->sum[cell];
+}
+
 static __uint128_t sum_of(const struct ferry_history *h, size_t cell)
 {
-	/* The step that goes on takes a place in the window, too. */
-	const int32_t most = h->config.window - h->has_loads;
-	const __uint128_t past =
-		h->sum ? h->sum[cell]
-		       : sum_ring(h, cell, h->n_kept < most ? h->n_kept : most);
+	const __uint128_t past = sum_of_past(h, cell);
 
 	if (!h->has_loads)
 		return past;

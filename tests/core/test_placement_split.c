@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How tokens are divided among replicas, and who uses a placement. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -324,6 +325,34 @@ static void users_are_counted(void **state)
 	ferry_usage_leave(b);
 }
 
+static void *come_and_go(void *placement)
+{
+	for (int i = 0; i < 20000; i++)
+		ferry_usage_leave(ferry_placement_enter(placement));
+	return ferry_placement_enter(placement);
+}
+
+/* Ranks that are threads share a placement; the last to leave frees. */
+static void threads_count_together(void **state)
+{
+	struct ferry_placement *const p = replicated(2, NULL);
+	pthread_t threads[4];
+	void *usage[4];
+
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(
+			pthread_create(&threads[i], NULL, come_and_go, p), 0);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_join(threads[i], &usage[i]), 0);
+	assert_int_equal(ferry_placement_in_use(p), 4);
+	ferry_usage_leave(usage[0]);
+	assert_int_equal(ferry_placement_in_use(p), 3);
+	ferry_placement_destroy(p);
+	for (int i = 1; i < 4; i++)
+		ferry_usage_leave(usage[i]);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -339,6 +368,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_it_answers),
 		cmocka_unit_test(exact_resolves_nothing),
 		cmocka_unit_test(users_are_counted),
+		cmocka_unit_test(threads_count_together),
 	};
 
 	seed = test_seed(argc, argv);
