@@ -2,11 +2,11 @@
 /*
  * Loads of the past. A step's loads are gathered in `current`; when it ends
  * they go into one sum, and with a window into a ring of the newest steps, out
- * of which the oldest leaves the sum again. A window with decay has no such sum:
- * it is made anew when it is asked for, since what the oldest step has become
- * by rounding is not known. Sums have FRACTION_BITS binary digits behind the
- * point and are rounded down whenever they age, so that equal adds give equal
- * sums everywhere.
+ * of which the oldest leaves the sum again. A window with decay has no such
+ * sum: it is made anew when it is asked for, since what the oldest step has
+ * become by rounding is not known. Sums have FRACTION_BITS binary digits behind
+ * the point and are rounded down whenever they age, so that equal adds give
+ * equal sums everywhere.
  */
 #include <ferry/eplb.h>
 
