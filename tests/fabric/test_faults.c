@@ -11,13 +11,12 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "core/bits.h"
 #include "core/clock.h"
-#include "fabric/segment.h"
+#include "fault_rounds.h"
 #include "fault_settings.h"
 
 enum {
@@ -28,13 +27,6 @@ enum {
 	GRACE_NS = 200000000,
 	LATE_MS = 40, /* a timeout with a grace of 10 ms */
 	N_LATE = 20,
-};
-
-/* What survivors have seen, for the comparison among them. */
-struct board {
-	int32_t roots[RANKS_MAX];
-	uint64_t decided_ns[RANKS_MAX];
-	uint64_t told_ns[RANKS_MAX];
 };
 
 static int32_t n_gpus;
@@ -52,95 +44,10 @@ static void run(const struct fault_setting *setting, struct ranks how,
 	how.options = options;
 	how.device = n_gpus ? FERRY_DEVICE_CUDA : FERRY_DEVICE_CPU;
 	how.n_gpus = n_gpus;
-	how.shared_bytes = sizeof(struct board);
+	how.shared_bytes = sizeof(struct fault_board);
 	if (!how.timeout_ms)
 		how.timeout_ms = LONG_MS;
 	ranks_run(&how, body);
-}
-
-static void pause_ms(int64_t ms)
-{
-	const struct timespec t = {ms / 1000, ms % 1000 * 1000000};
-
-	nanosleep(&t, NULL);
-}
-
-static int64_t ms_since(uint64_t ns)
-{
-	return (int64_t)((ferry_now_ns() - ns) / 1000000);
-}
-
-static struct ferry_segment *open_segment(struct rank *rank)
-{
-	struct ferry_segment *s = NULL;
-
-	RANKS_OK(ferry_segment_open(rank->world, 4096,
-	                            (uint32_t)rank->n_ranks + 1, &s));
-	ranks_defer((void (*)(void *))ferry_segment_close, s);
-	return s;
-}
-
-/* Signals everybody, waits for everybody: signal r is raised by rank r. */
-static enum ferry_status meet_all(struct rank *rank, struct ferry_segment *s,
-                                  uint64_t round)
-{
-	const struct ferry_wait_at at = {FERRY_PHASE_DISPATCH_RECV, 0, round};
-	struct ferry_wait_item items[RANKS_MAX];
-
-	FERRY_TRY(ferry_segment_check(s));
-	for (int32_t r = 0; r < rank->n_ranks; r++) {
-		FERRY_TRY(ferry_segment_signal(s, r, (uint32_t)rank->rank));
-		items[r] = (struct ferry_wait_item){(uint32_t)r, r, round};
-	}
-	FERRY_TRY(ferry_segment_kick(s));
-	return ferry_segment_wait_all(s, items, rank->n_ranks, &at);
-}
-
-/* Rounds until something fails; the time that the failing one took. */
-static enum ferry_status rounds(struct rank *rank, struct ferry_segment *s,
-                                int n, int64_t *took_ms)
-{
-	enum ferry_status status = FERRY_OK;
-	uint64_t begin = 0;
-
-	for (int i = 1; status == FERRY_OK && i <= n; i++) {
-		begin = ferry_now_ns();
-		status = meet_all(rank, s, (uint64_t)i);
-	}
-	*took_ms = ms_since(begin);
-	return status;
-}
-
-static void expect_broken(struct ferry_segment *s, const char *text)
-{
-	RANKS_STATUS(ferry_segment_signal(s, 0, 0), FERRY_BROKEN);
-	RANKS_TEXT(ferry_last_error(), text);
-	RANKS_STATUS(ferry_segment_put(s, 0, 0, NULL, 0, 0), FERRY_BROKEN);
-	RANKS_STATUS(ferry_segment_kick(s), FERRY_BROKEN);
-	RANKS_STATUS(ferry_segment_flush(s), FERRY_BROKEN);
-	RANKS_STATUS(ferry_segment_wait(s, 0, 0), FERRY_BROKEN);
-	RANKS_STATUS(ferry_segment_check(s), FERRY_BROKEN);
-	RANKS_TEXT(ferry_last_error(), text);
-}
-
-/* What a survivor must find after a failure. */
-static void expect_failure(struct rank *rank, struct ferry_segment *s,
-                           enum ferry_status got, enum ferry_status want,
-                           int32_t root)
-{
-	struct board *board = rank->shared;
-	struct ferry_error error = FERRY_ERROR_INIT;
-
-	board->decided_ns[rank->rank] = ferry_now_ns();
-	RANKS_STATUS(got, want);
-	RANKS_STATUS(ferry_world_poll(rank->world, &error), want);
-	RANKS_EQ(error.status, want);
-	RANKS_EQ(error.rank, rank->rank);
-	RANKS_TEXT(ferry_last_error(), error.text);
-	if (root >= 0)
-		RANKS_EQ(error.root_rank, root);
-	board->roots[rank->rank] = error.root_rank;
-	expect_broken(s, error.text);
 }
 
 static void never_comes(struct rank *rank)
@@ -155,7 +62,7 @@ static void never_comes(struct rank *rank)
 	RANKS_STATUS(ferry_segment_open(rank->world, 4096, 1, &s),
 	             FERRY_TIMEOUT);
 	RANKS_TEXT(ferry_last_error(), "rank 2");
-	RANKS_CHECK(ms_since(begin) < fault_open_ms + SLACK_MS);
+	RANKS_CHECK(fault_ms_since(begin) < fault_open_ms + SLACK_MS);
 	RANKS_CHECK(!s);
 	ranks_meet(0, rank->n_ranks);
 }
@@ -179,7 +86,7 @@ static void dies_before_open(struct rank *rank)
 		ranks_die();
 	RANKS_STATUS(ferry_segment_open(rank->world, 4096, 1, &s), FERRY_PEER);
 	RANKS_TEXT(ferry_last_error(), "rank 1");
-	RANKS_CHECK(ms_since(begin) < DEATH_MS);
+	RANKS_CHECK(fault_ms_since(begin) < DEATH_MS);
 }
 
 static void test_dies_before_open(void **state)
@@ -191,15 +98,15 @@ static void test_dies_before_open(void **state)
 	run(*state, how, "", dies_before_open);
 }
 
-/* Rank 1 is killed by the fault wrapper, somewhere in the rounds. */
+/* Rank 1 is killed by the fault wrapper, somewhere in the fault_rounds. */
 static void killed(struct rank *rank)
 {
-	struct ferry_segment *s = open_segment(rank);
+	struct ferry_segment *s = fault_open_segment(rank);
 	int64_t took_ms;
-	const enum ferry_status status = rounds(rank, s, 1000, &took_ms);
+	const enum ferry_status status = fault_rounds(rank, s, 1000, &took_ms);
 
 	RANKS_CHECK(took_ms < DEATH_MS);
-	expect_failure(rank, s, status, FERRY_PEER, 1);
+	fault_expect_failure(rank, s, status, FERRY_PEER, 1);
 }
 
 static void test_killed(void **state)
@@ -220,15 +127,15 @@ static void test_killed(void **state)
 /* Two die at about the same time: which is the root is open, but it is one. */
 static void two_killed(struct rank *rank)
 {
-	const struct board *board = rank->shared;
-	struct ferry_segment *s = open_segment(rank);
+	const struct fault_board *board = rank->shared;
+	struct ferry_segment *s = fault_open_segment(rank);
 	int64_t took_ms;
-	const enum ferry_status status = rounds(rank, s, 1000, &took_ms);
+	const enum ferry_status status = fault_rounds(rank, s, 1000, &took_ms);
 
 	if (rank->rank == 1 || rank->rank == 3)
 		return;
 	RANKS_CHECK(took_ms < DEATH_MS);
-	expect_failure(rank, s, status, FERRY_PEER, -1);
+	fault_expect_failure(rank, s, status, FERRY_PEER, -1);
 	ranks_meet(0, rank->n_ranks - 2);
 	RANKS_EQ(board->roots[rank->rank], board->roots[0]);
 	RANKS_CHECK(board->roots[0] == 1 || board->roots[0] == 3);
@@ -257,16 +164,17 @@ static void test_two_killed(void **state)
 static void random_kills(struct rank *rank)
 {
 	const uint64_t victims = *(const uint64_t *)rank->arg;
-	const struct board *board = rank->shared;
-	struct ferry_segment *s = open_segment(rank);
+	const struct fault_board *board = rank->shared;
+	struct ferry_segment *s = fault_open_segment(rank);
 	int32_t first = 0;
 	int64_t took_ms;
-	const enum ferry_status status = rounds(rank, s, 100000, &took_ms);
+	const enum ferry_status status =
+		fault_rounds(rank, s, 100000, &took_ms);
 
 	if (victims & RANKS_BIT(rank->rank))
 		ranks_die(); /* the death of another came first */
 	RANKS_CHECK(took_ms < DEATH_MS);
-	expect_failure(rank, s, status, FERRY_PEER, -1);
+	fault_expect_failure(rank, s, status, FERRY_PEER, -1);
 	while (victims & RANKS_BIT(first))
 		first++;
 	ranks_meet(0, rank->n_ranks - __builtin_popcountll(victims));
@@ -305,13 +213,13 @@ static void test_random_kills(void **state)
  */
 static void stalls(struct rank *rank)
 {
-	struct ferry_segment *s = open_segment(rank);
+	struct ferry_segment *s = fault_open_segment(rank);
 	int64_t took_ms;
-	const enum ferry_status status = rounds(rank, s, 1000, &took_ms);
+	const enum ferry_status status = fault_rounds(rank, s, 1000, &took_ms);
 
 	if (rank->rank != 2)
 		RANKS_CHECK(took_ms <= SHORT_MS + SLACK_MS);
-	expect_failure(rank, s, status, FERRY_TIMEOUT, 2);
+	fault_expect_failure(rank, s, status, FERRY_TIMEOUT, 2);
 	RANKS_TEXT(ferry_last_error(), "rank 2");
 }
 
@@ -324,14 +232,14 @@ static void test_stalls(void **state)
 
 static void *abort_soon(void *world)
 {
-	pause_ms(20);
+	fault_pause_ms(20);
 	ferry_world_abort(world);
 	return NULL;
 }
 
 static void aborted(struct rank *rank)
 {
-	struct ferry_segment *s = open_segment(rank);
+	struct ferry_segment *s = fault_open_segment(rank);
 	const uint64_t begin = ferry_now_ns();
 	struct ferry_segment *later = NULL;
 	pthread_t thread;
@@ -342,8 +250,8 @@ static void aborted(struct rank *rank)
 
 	if (rank->rank == 1)
 		pthread_join(thread, NULL);
-	RANKS_CHECK(ms_since(begin) < DEATH_MS);
-	expect_failure(rank, s, status, FERRY_ABORTED, 1);
+	RANKS_CHECK(fault_ms_since(begin) < DEATH_MS);
+	fault_expect_failure(rank, s, status, FERRY_ABORTED, 1);
 	RANKS_STATUS(ferry_world_barrier(rank->world), FERRY_ABORTED);
 	RANKS_STATUS(ferry_segment_open(rank->world, 1, 1, &later),
 	             FERRY_ABORTED);
@@ -358,16 +266,16 @@ static void test_aborted(void **state)
 /* Rank 3 is busy elsewhere while rank 1 dies and the others decide. */
 static void learns_late(struct rank *rank)
 {
-	struct ferry_segment *s = open_segment(rank);
+	struct ferry_segment *s = fault_open_segment(rank);
 	int64_t took_ms;
 
 	if (rank->rank == 3)
-		pause_ms(500);
-	const enum ferry_status status = rounds(rank, s, 1000, &took_ms);
+		fault_pause_ms(500);
+	const enum ferry_status status = fault_rounds(rank, s, 1000, &took_ms);
 
 	if (rank->rank == 3)
 		RANKS_CHECK(took_ms < SLACK_MS);
-	expect_failure(rank, s, status, FERRY_PEER, 1);
+	fault_expect_failure(rank, s, status, FERRY_PEER, 1);
 }
 
 static void test_learns_late(void **state)
@@ -384,15 +292,15 @@ static void leaves(struct rank *rank)
 
 	RANKS_OK(ferry_segment_open(rank->world, 4096, (uint32_t)rank->n_ranks,
 	                            &s));
-	RANKS_OK(rounds(rank, s, 10, &took_ms));
+	RANKS_OK(fault_rounds(rank, s, 10, &took_ms));
 	if (rank->rank == 2) {
 		ferry_segment_close(s);
 		return;
 	}
 	ranks_defer((void (*)(void *))ferry_segment_close, s);
-	const enum ferry_status status = meet_all(rank, s, 11);
+	const enum ferry_status status = fault_meet_all(rank, s, 11);
 
-	expect_failure(rank, s, status, FERRY_PEER, 2);
+	fault_expect_failure(rank, s, status, FERRY_PEER, 2);
 	RANKS_TEXT(ferry_last_error(), "closed its segment");
 }
 
@@ -408,8 +316,8 @@ static void test_leaves(void **state)
  */
 static void content(struct rank *rank)
 {
-	struct board *board = rank->shared;
-	struct ferry_segment *s = open_segment(rank);
+	struct fault_board *board = rank->shared;
+	struct ferry_segment *s = fault_open_segment(rank);
 	const struct ferry_verdict mine = {
 		.status = FERRY_RANGE,
 		.root = rank->rank,
@@ -427,8 +335,8 @@ static void content(struct rank *rank)
 	if (rank->rank == 1 || rank->rank == 2)
 		status = ferry_segment_break(s, &mine, NULL);
 	else
-		status = meet_all(rank, s, 1);
-	expect_failure(rank, s, status, FERRY_RANGE, -1);
+		status = fault_meet_all(rank, s, 1);
+	fault_expect_failure(rank, s, status, FERRY_RANGE, -1);
 	RANKS_TEXT(ferry_last_error(), "token 3, choice 1, value 260");
 	ranks_meet(1, rank->n_ranks);
 	RANKS_EQ(board->roots[rank->rank], board->roots[0]);
@@ -450,10 +358,10 @@ static void test_content(void **state)
  */
 static void late(struct rank *rank)
 {
-	struct board *board = rank->shared;
+	struct fault_board *board = rank->shared;
 
 	for (int i = 0; i < N_LATE; i++) {
-		struct ferry_segment *s = open_segment(rank);
+		struct ferry_segment *s = fault_open_segment(rank);
 		const struct ferry_verdict mine = {
 			.status = FERRY_RANGE,
 			.root = rank->rank,
@@ -464,7 +372,7 @@ static void late(struct rank *rank)
 
 		RANKS_OK(ferry_world_barrier(rank->world));
 		if (rank->rank == 2)
-			pause_ms(2 * i);
+			fault_pause_ms(2 * i);
 		RANKS_STATUS(ferry_segment_break(s, &mine, NULL), FERRY_RANGE);
 		board->roots[rank->rank] = s->error.root_rank;
 		RANKS_OK(ferry_world_barrier(rank->world));
@@ -488,8 +396,8 @@ static void test_late(void **state)
 /* A failure of one segment is none of another. */
 static void other_segments(struct rank *rank)
 {
-	struct ferry_segment *bad = open_segment(rank);
-	struct ferry_segment *good = open_segment(rank);
+	struct ferry_segment *bad = fault_open_segment(rank);
+	struct ferry_segment *good = fault_open_segment(rank);
 	const struct ferry_verdict mine = {
 		.status = FERRY_OVERFLOW,
 		.root = 0,
@@ -502,11 +410,11 @@ static void other_segments(struct rank *rank)
 	if (rank->rank == 0)
 		status = ferry_segment_break(bad, &mine, "words of rank 0");
 	else
-		status = meet_all(rank, bad, 1);
-	expect_failure(rank, bad, status, FERRY_OVERFLOW, 0);
+		status = fault_meet_all(rank, bad, 1);
+	fault_expect_failure(rank, bad, status, FERRY_OVERFLOW, 0);
 	if (rank->rank == 0)
 		RANKS_TEXT(ferry_last_error(), "words of rank 0");
-	RANKS_OK(rounds(rank, good, 20, &took_ms));
+	RANKS_OK(fault_rounds(rank, good, 20, &took_ms));
 	RANKS_OK(ferry_world_barrier(rank->world));
 }
 
@@ -518,22 +426,22 @@ static void test_other_segments(void **state)
 /* Somebody only polls: he learns it, too, and the others need not wait. */
 static void polls(struct rank *rank)
 {
-	struct ferry_segment *s = open_segment(rank);
+	struct ferry_segment *s = fault_open_segment(rank);
 	struct ferry_error error = FERRY_ERROR_INIT;
 	const uint64_t begin = ferry_now_ns();
 	int64_t took_ms;
 
 	if (rank->rank != 0) {
 		const enum ferry_status status =
-			rounds(rank, s, 1000, &took_ms);
+			fault_rounds(rank, s, 1000, &took_ms);
 
-		expect_failure(rank, s, status, FERRY_PEER, 1);
+		fault_expect_failure(rank, s, status, FERRY_PEER, 1);
 		return;
 	}
 	while (ferry_world_poll(rank->world, &error) == FERRY_OK &&
-	       ms_since(begin) < 5000) {
+	       fault_ms_since(begin) < 5000) {
 		RANKS_EQ(error.status, FERRY_OK);
-		pause_ms(1);
+		fault_pause_ms(1);
 	}
 	RANKS_EQ(error.status, FERRY_PEER);
 	RANKS_EQ(error.root_rank, 1);
@@ -568,7 +476,7 @@ static void test_nothing_left(void **state)
 	for (int i = 0; n && i < 100; i++) {
 		n = count_leftovers();
 		if (n)
-			pause_ms(20);
+			fault_pause_ms(20);
 	}
 	assert_int_equal(n, 0);
 }
