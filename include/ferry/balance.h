@@ -164,7 +164,8 @@ FERRY_API enum ferry_status ferry_windows_add(struct ferry_windows *windows,
  * towards 0 tokens or a length of 0 it falls to 0; beyond the largest it stays;
  * a shape that is missing in the grid counts as the longest measured one that
  * is smaller. So it is not overrated where attention takes longer for more
- * tokens and for longer sequences. In integers.
+ * tokens and for longer sequences, by an increase that does not grow. In
+ * integers.
  * Errors: INVAL, RANGE.
  */
 FERRY_API enum ferry_status

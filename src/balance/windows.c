@@ -3,7 +3,7 @@
  * The profile of attention windows. Each type has a list of measured shapes; a
  * question looks for the cell of the grid that it falls in, whose lines are the
  * numbers of tokens and the lengths that occur in the list, and 0. Attention
- * is at most linear in each of both when the other is fixed, so a product of
+ * is linear in each of both when the other is fixed, so that also a product of
  * both is met exactly.
  */
 #include <ferry/balance.h>
@@ -238,7 +238,7 @@ static struct between around(const struct shape *shape, int32_t n,
 	return b;
 }
 
-/* The longest time of those that are no larger: of the shape, if it is there. */
+/* The longest time of those no larger: of the shape itself, if it is there. */
 static int64_t at_corner(const struct shape *shape, int32_t n, int32_t n_tokens,
                          int32_t seq_len)
 {
