@@ -32,6 +32,23 @@ static void insert(int64_t *key, int32_t begin, int32_t end)
 	}
 }
 
+/*
+ * Exchanges neighbours that are out of order, those at even places, then those
+ * at odd ones. Without a branch, which nobody could foresee.
+ */
+static void exchange_neighbours(int64_t *key, int32_t n)
+{
+	for (int32_t first = 0; first < 2; first++) {
+		for (int32_t i = first; i + 1 < n; i += 2) {
+			const int64_t a = key[i];
+			const int64_t b = key[i + 1];
+
+			key[i] = a < b ? a : b;
+			key[i + 1] = a < b ? b : a;
+		}
+	}
+}
+
 /* Merges [begin, middle) and [middle, end) into the same places of to. */
 static void merge_two(const int64_t *key, int32_t begin, int32_t middle,
                       int32_t end, int64_t *to)
@@ -63,15 +80,17 @@ void ferry_bound_sort(int64_t *key, int32_t n, int64_t *to)
 {
 	int32_t end[N_BUCKETS] = {0};
 	int32_t sum = 0;
+	int32_t first = N_BUCKETS;
 	int32_t last = 0;
 
 	for (int32_t i = 0; i < n; i++) {
 		const int32_t bucket = bucket_of(key[i]);
 
 		end[bucket]++;
+		first = bucket < first ? bucket : first;
 		last = bucket > last ? bucket : last;
 	}
-	for (int32_t i = 0; i <= last; i++) {
+	for (int32_t i = first; i <= last; i++) {
 		const int32_t start = sum;
 
 		sum += end[i];
@@ -79,9 +98,11 @@ void ferry_bound_sort(int64_t *key, int32_t n, int64_t *to)
 	}
 	for (int32_t i = 0; i < n; i++)
 		to[end[bucket_of(key[i])]++] = key[i];
-	for (int32_t i = 0, begin = 0; i <= last; begin = end[i++])
+	for (int32_t i = first, begin = 0; i <= last; begin = end[i++])
 		if (end[i] - begin > RUN)
 			merge(to, begin, end[i], key);
 	/* The rest are short ways within buckets. */
+	exchange_neighbours(to, n);
+	exchange_neighbours(to, n);
 	insert(to, 0, n);
 }
