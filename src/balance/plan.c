@@ -16,11 +16,14 @@ static enum ferry_status allocate(struct ferry_planner *pl)
 	pl->left[0] = malloc(n_ranks * sizeof(*pl->left[0]));
 	pl->left[1] = malloc(n_ranks * sizeof(*pl->left[1]));
 	pl->taken = malloc((size_t)pl->problem.max_experts);
-	if (pl->load && pl->left[0] && pl->left[1] && pl->taken)
-		return plan_board_init(&pl->search.board, pl->problem.max_slots,
-		                       pl->problem.max_ranks);
-	return ferry_fail(NULL, FERRY_NOMEM, "planner: %d experts, %d ranks",
-	                  pl->problem.max_experts, pl->problem.max_ranks);
+	if (!pl->load || !pl->left[0] || !pl->left[1] || !pl->taken)
+		return ferry_fail(
+			NULL, FERRY_NOMEM, "planner: %d experts, %d ranks",
+			pl->problem.max_experts, pl->problem.max_ranks);
+	FERRY_TRY(ferry_bound_init(&pl->bound, pl->problem.max_slots,
+	                           pl->problem.max_ranks));
+	return plan_board_init(&pl->search.board, pl->problem.max_slots,
+	                       pl->problem.max_ranks);
 }
 
 enum ferry_status ferry_planner_create(int32_t max_experts, int32_t max_slots,
@@ -53,6 +56,7 @@ void ferry_planner_destroy(struct ferry_planner *planner)
 	if (!planner)
 		return;
 	plan_board_destroy(&planner->search.board);
+	ferry_bound_destroy(&planner->bound);
 	ferry_problem_destroy(&planner->problem);
 	free(planner->load);
 	free(planner->left[0]);
@@ -147,9 +151,13 @@ static uint64_t hash_moves(uint64_t h, const struct ferry_plan *plan)
 	return h;
 }
 
-static int64_t mean_bound(const struct ferry_problem *p)
+static int64_t bound_of(struct ferry_planner *pl, int64_t load_after)
 {
-	return div_up(p->total * FERRY_SPEED_NORMAL, p->sum_speed);
+	const int64_t bound = ferry_bound_simple(&pl->bound, &pl->problem);
+
+	if (!pl->problem.tight_bound || bound >= load_after)
+		return bound;
+	return ferry_bound_budget(&pl->bound, &pl->problem, bound, load_after);
 }
 
 enum ferry_status ferry_plan(struct ferry_planner *planner,
@@ -171,7 +179,7 @@ enum ferry_status ferry_plan(struct ferry_planner *planner,
 	plan->load_before = ferry_problem_max_load(p, p->rank_load);
 	choose_moves(planner, plan->load_before);
 	write_moves(planner, plan);
-	plan->bound = mean_bound(p);
+	plan->bound = bound_of(planner, plan->load_after);
 	plan->hash = hash_moves(plan_hash_inputs(p), plan);
 	return FERRY_OK;
 }

@@ -19,20 +19,23 @@
 
 #include <ferry/plan.h>
 
+#include "plan_lanes.h"
+
 struct ferry_planner;
 
 enum {
 	BOARD_BITS = 14,
-	BOARD_LANES = 8,
-	BOARD_LIST = 64, /* most experts of a place; divisible by LANES */
+	BOARD_LIST = 64, /* most experts of a place; divisible by lanes */
 	BOARD_SPARE = 8, /* places beyond one for each end of a swap */
 	BOARD_PLACES = 2 * FERRY_PLAN_MOVES + BOARD_SPARE + 1,
 };
 
-/* Experts of one place, by falling load; equal ones by rising id. */
+/* Experts of one place, by falling load; equal ones by rising slot. */
 struct board_list {
 	int32_t n;
-	int16_t load[BOARD_LIST]; /* the last one repeated up to full lanes */
+	/* The last one repeated up to full lanes; room to shift those. */
+	int16_t load[BOARD_LIST + 2 * LANES];
+	uint8_t name[BOARD_LIST + 2 * LANES]; /* into slot */
 	int32_t slot[BOARD_LIST];
 };
 
@@ -40,8 +43,10 @@ struct plan_board {
 	int32_t n; /* places */
 	int32_t shift;
 	int32_t max_places;
-	int32_t *rank;   /* [n] */
-	int32_t *excess; /* [n] what it has above the target; slack below 0 */
+	int32_t *rank; /* [n] */
+	/* [n] what it has above the target; below it, less than 0. Full lanes:
+	 * INT16_MIN behind the last one. */
+	int16_t *excess;
 	struct board_list *list; /* [n] */
 	int64_t *key;            /* [max_ranks or max_slots] for sorting */
 	int32_t *item;
@@ -53,6 +58,7 @@ struct board_end {
 	int32_t index;
 	int32_t slot;
 	int16_t load;
+	uint8_t name;
 };
 
 struct board_swap {
@@ -91,6 +97,14 @@ struct board_near plan_board_near(const struct board_list *from,
 /* The pair with that difference; there is one. Lowest i, then lowest j. */
 struct board_swap plan_board_find(const struct plan_board *board, int32_t from,
                                   int32_t to, int32_t difference);
+
+/* The excess of places where that much goes from one to another. */
+static inline void plan_board_shift(struct plan_board *board, int32_t from,
+                                    int32_t to, int32_t difference)
+{
+	board->excess[from] = (int16_t)(board->excess[from] - difference);
+	board->excess[to] = (int16_t)(board->excess[to] + difference);
+}
 
 /* Takes a pair off the board, and puts it back. */
 void plan_board_take(struct plan_board *board, struct board_swap swap);

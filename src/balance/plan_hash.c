@@ -7,7 +7,7 @@
 #include "../core/bits.h"
 #include "plan_inner.h"
 
-enum { LANES = 4 };
+enum { CHAINS = 4 };
 
 /*
  * Each step of a lane is a bijection of what it holds and of the value, so one
@@ -15,17 +15,17 @@ enum { LANES = 4 };
  */
 static uint64_t hash_array(uint64_t h, const int64_t *v, int64_t n)
 {
-	uint64_t lane[LANES] = {1, 2, 3, 4};
+	uint64_t lane[CHAINS] = {1, 2, 3, 4};
 	int64_t i = 0;
 
-	for (; i + LANES <= n; i += LANES)
-		for (int j = 0; j < LANES; j++)
+	for (; i + CHAINS <= n; i += CHAINS)
+		for (int j = 0; j < CHAINS; j++)
 			lane[j] = ((lane[j] << 23 | lane[j] >> 41) ^
 			           (uint64_t)v[i + j]) *
 			          0x9e3779b97f4a7c15u;
 	for (; i < n; i++)
 		lane[0] = (lane[0] ^ (uint64_t)v[i]) * 0xff51afd7ed558ccdu;
-	for (int j = 0; j < LANES; j++)
+	for (int j = 0; j < CHAINS; j++)
 		h = hash_u64(h, lane[j]);
 	return h;
 }

@@ -9,6 +9,7 @@
 #ifndef FERRY_PLAN_INNER_H
 #define FERRY_PLAN_INNER_H
 
+#include "bound.h"
 #include "plan_search.h"
 #include "problem.h"
 
@@ -39,6 +40,7 @@ struct ferry_planner {
 	struct plan_move best[FERRY_PLAN_MOVES];
 	int64_t total_time; /* of all ranks, before any move */
 	struct plan_search search;
+	struct ferry_bound bound;
 };
 
 static inline int64_t plan_time(const struct ferry_planner *pl, int32_t rank)

@@ -19,6 +19,8 @@
  */
 #include "plan_search.h"
 
+#include <string.h>
+
 #include "../core/bits.h"
 #include "plan_inner.h"
 
@@ -27,25 +29,19 @@ enum {
 	NODES = 16,    /* of one target, and one more for each swap */
 	TARGETS = 3,   /* as many nodes in all as this many targets may take */
 	FAILURES = 2,  /* targets missed before the search ends */
-	STEP = 64,     /* the first target is this part of the best below it */
+	STEP = 100,    /* the first target is this part of the best below it */
 	FINER = 5,     /* the step after a failure is this part of it */
+	FEW = 2,       /* with so few swaps there is time for */
+	WIDE = 4,      /* this many choices of a kind; else for one */
 };
 
-enum kind { TIGHT, LEAN, PARTIAL, CHAIN, KINDS };
-
-static const int32_t widths[KINDS] = {2, 1, 2, 2};
+enum kind { TIGHT, LEAN, PARTIAL, PASS, CHAIN, KINDS };
 
 /* The best choices of each kind, by rising key. */
 struct finds {
+	int32_t width;
 	int32_t n[KINDS];
-	struct search_choice choice[KINDS][SEARCH_WIDTH];
-};
-
-/* Where a level of the search stands. */
-struct stand {
-	int32_t fullest; /* place */
-	int32_t n_full;  /* places above the target */
-	int32_t spare;   /* swaps left beyond one for each of them */
+	struct search_choice choice[KINDS][WIDE];
 };
 
 static void note(struct finds *finds, enum kind kind, int32_t place,
@@ -54,97 +50,152 @@ static void note(struct finds *finds, enum kind kind, int32_t place,
 	struct search_choice *const at = finds->choice[kind];
 	int32_t i = finds->n[kind];
 
-	if (i < widths[kind])
-		finds->n[kind]++;
-	else if (key < at[i - 1].key)
+	if (i == finds->width && key >= at[i - 1].key)
+		return;
+	if (i == finds->width)
 		i--;
 	else
-		return;
+		finds->n[kind]++;
 	for (; i > 0 && at[i - 1].key > key; i--)
 		at[i] = at[i - 1];
 	at[i] = (struct search_choice){place, difference, key};
 }
 
-static struct stand stand_of(const struct plan_board *board, int32_t left)
+static struct search_stand stand_of(const struct plan_board *board,
+                                    int32_t left)
 {
-	struct stand s = {0, 0, 0};
+	const lanes zero = lanes_all(0);
+	lanes most = lanes_load(board->excess), full = zero;
+	struct search_stand s = {0, 0, 0};
 
-	for (int32_t i = 0; i < board->n; i++) {
-		s.fullest = board->excess[i] > board->excess[s.fullest]
-		                    ? i
-		                    : s.fullest;
-		s.n_full += board->excess[i] > 0;
+	for (int32_t i = 0; i < board->n; i += LANES) {
+		const lanes excess = lanes_load(board->excess + i);
+
+		most = lanes_max(most, excess);
+		full = lanes_count(full, excess, zero);
 	}
+	const int32_t top = lanes_most(most);
+
+	while (board->excess[s.fullest] != top)
+		s.fullest++;
+	s.n_full = lanes_sum(full);
 	s.spare = left - s.n_full;
 	return s;
 }
 
-static void look_at(const struct plan_board *board, struct stand stand,
-                    int32_t place, struct finds *finds)
+/* What the receiver has room for: enough, not enough, or just too much. */
+static void look_by_room(const struct plan_board *board,
+                         struct search_stand stand, int32_t place,
+                         struct finds *finds)
 {
-	const struct board_list *const giver = &board->list[stand.fullest];
-	const struct board_list *const taker = &board->list[place];
 	const int32_t need = board->excess[stand.fullest];
 	const int32_t room = -board->excess[place];
-	const struct board_near by_room = plan_board_near(giver, taker, room);
-	const int32_t most = by_room.below;
+	const struct board_near near = plan_board_near(
+		&board->list[stand.fullest], &board->list[place], room);
 
-	if (most >= need)
-		note(finds, TIGHT, place, most, room - most);
-	else if (most > 0 && stand.spare > 0)
-		note(finds, PARTIAL, place, most, -most);
-	if (stand.spare <= 0 && stand.n_full <= 1)
-		return; /* the last swap: any will do */
-	const int32_t least = plan_board_near(giver, taker, need - 1).above;
-	const int32_t beyond = need <= room ? by_room.above : least;
-
-	if (least < most)
-		note(finds, LEAN, place, least, least - need);
+	if (near.below >= need)
+		note(finds, TIGHT, place, near.below, room - near.below);
+	else if (near.below > 0 && stand.spare > 0)
+		note(finds, PARTIAL, place, near.below, -near.below);
 	/* What makes the receiver as full as the giver is only a detour. */
-	if (stand.spare > 0 && beyond - room < need)
-		note(finds, CHAIN, place, beyond, beyond - room);
+	if (need <= room && stand.spare > 0 && near.above - room < need)
+		note(finds, CHAIN, place, near.above, near.above - room);
 }
 
-static void list_choices(struct search_level *level, const struct finds *finds)
+/* What the giver needs: little, or more than the receiver has room for. */
+static void look_by_need(const struct plan_board *board,
+                         struct search_stand stand, int32_t place,
+                         struct finds *finds)
 {
+	const int32_t need = board->excess[stand.fullest];
+	const int32_t room = -board->excess[place];
+	const int32_t least = plan_board_near(&board->list[stand.fullest],
+	                                      &board->list[place], need - 1)
+	                              .above;
+
+	if (room < 0)
+		note(finds, PASS, place, least, least - room);
+	else if (least <= room)
+		note(finds, LEAN, place, least, least - need);
+	else if (need > room && stand.spare > 0 && least - room < need)
+		note(finds, CHAIN, place, least, least - room);
+}
+
+/*
+ * Whether a place is worth a look. Not counted among those seen where it can
+ * be told at once: a full one in the first round, and one that cannot take or
+ * be given enough where no swap is left for another try.
+ */
+static bool may_receive(const struct plan_board *board,
+                        const struct search_level *level, int32_t place)
+{
+	const struct search_stand *const stand = &level->stand;
+	const struct board_list *const from = &board->list[stand->fullest];
+	const struct board_list *const to = &board->list[place];
+	const int32_t need = board->excess[stand->fullest];
+	const int32_t room = -board->excess[place];
+
+	if (!to->n || place == stand->fullest)
+		return false;
+	const int32_t most = from->load[0] - to->load[to->n - 1];
+
+	if (level->round == 1)
+		return room > 0 && most > 0 &&
+		       (stand->spare > 0 || (room >= need && most >= need));
+	return most >= need && (room < 0 || room >= need || stand->spare > 0);
+}
+
+/* The next choices of a level, in two rounds; false: there are no more. */
+static bool look(const struct plan_board *board, struct search_level *level,
+                 int32_t width)
+{
+	const struct search_stand stand = level->stand;
+	/* With the last swap, any that is enough will do. */
+	const bool last = stand.spare == 0 && stand.n_full == 1;
+	struct finds finds;
+	int32_t seen = 0;
+
 	level->n_choices = 0;
 	level->next = 0;
+	if (++level->round > 2 || (level->round == 2 && last))
+		return false;
+	finds.width = width;
+	memset(finds.n, 0, sizeof(finds.n));
+	for (int32_t i = board->n - 1; i >= 0 && seen < RECEIVERS; i--) {
+		if (!may_receive(board, level, i))
+			continue;
+		seen += board->excess[i] < 0;
+		if (level->round == 2)
+			look_by_need(board, stand, i, &finds);
+		else
+			look_by_room(board, stand, i, &finds);
+		if (last && finds.n[TIGHT])
+			break;
+	}
 	for (int k = 0; k < KINDS; k++)
-		for (int32_t i = 0; i < finds->n[k]; i++)
-			level->choice[level->n_choices++] = finds->choice[k][i];
+		for (int32_t i = 0; i < finds.n[k]; i++)
+			level->choice[level->n_choices++] = finds.choice[k][i];
+	return true;
 }
 
-/* What may be tried from here; false: the target is reached. */
+/* Sees where the search stands; false: the target is reached. */
 static bool open_level(struct ferry_planner *pl, int32_t *nodes)
 {
 	struct plan_search *const s = &pl->search;
 	struct plan_board *const board = &s->board;
 	struct search_level *const level = &s->level[s->depth];
-	const struct stand stand =
-		stand_of(board, pl->problem.max_swaps - s->depth);
-	struct finds finds = {.n = {0}};
 
-	if (stand.n_full == 0)
-		return false;
-	level->from = stand.fullest;
+	level->stand = stand_of(board, pl->problem.max_swaps - s->depth);
 	level->n_choices = 0;
 	level->next = 0;
-	if (stand.spare < 0 || !board->list[stand.fullest].n || *nodes <= 0)
+	level->round = 2;
+	if (level->stand.n_full == 0)
+		return false;
+	if (level->stand.spare < 0 || *nodes <= 0 ||
+	    !board->list[level->stand.fullest].n)
 		return true;
 	--*nodes;
-	const int32_t need = board->excess[stand.fullest];
-	int32_t seen = 0;
-
-	for (int32_t i = board->n - 1; i >= 0 && seen < RECEIVERS; i--) {
-		const int32_t room = -board->excess[i];
-
-		if (room <= 0 || (room < need && stand.spare == 0) ||
-		    !board->list[i].n)
-			continue;
-		look_at(board, stand, i, &finds);
-		seen++;
-	}
-	list_choices(level, &finds);
+	level->round = 0;
 	return true;
 }
 
@@ -160,8 +211,7 @@ bool plan_search_make(struct ferry_planner *pl, int32_t from, int32_t to,
 		return false;
 	plan_add_swap(pl, move);
 	plan_board_take(&s->board, swap);
-	s->board.excess[from] -= difference;
-	s->board.excess[to] += difference;
+	plan_board_shift(&s->board, from, to, difference);
 	s->level[s->depth++].swap = swap;
 	return true;
 }
@@ -174,8 +224,8 @@ static void take_back(struct ferry_planner *pl)
 
 	plan_undo_swap(pl);
 	plan_board_put(&s->board, *swap);
-	s->board.excess[swap->from.place] += difference;
-	s->board.excess[swap->to.place] -= difference;
+	plan_board_shift(&s->board, swap->to.place, swap->from.place,
+	                 difference);
 }
 
 void plan_search_undo(struct ferry_planner *pl)
@@ -184,28 +234,36 @@ void plan_search_undo(struct ferry_planner *pl)
 		take_back(pl);
 }
 
+/* Makes the next move that may be made; false: there is none. */
+static bool advance(struct ferry_planner *pl)
+{
+	struct plan_search *const s = &pl->search;
+	struct search_level *const level = &s->level[s->depth];
+	const int32_t width = pl->problem.max_swaps <= FEW ? WIDE : 1;
+
+	for (;;) {
+		if (level->next == level->n_choices) {
+			if (!look(&s->board, level, width))
+				return false;
+			continue;
+		}
+		const struct search_choice c = level->choice[level->next++];
+
+		if (plan_search_make(pl, level->stand.fullest, c.place,
+		                     c.difference))
+			return true;
+	}
+}
+
 /* Leaves the moves made where all ranks come below the target. */
 static bool reach(struct ferry_planner *pl, int64_t target, int32_t *nodes)
 {
-	struct plan_search *const s = &pl->search;
-
-	plan_board_aim(&s->board, pl, target);
+	plan_board_aim(&pl->search.board, pl, target);
 	while (open_level(pl, nodes)) {
-		for (;;) {
-			struct search_level *const level = &s->level[s->depth];
-
-			if (level->next == level->n_choices) {
-				if (s->depth == 0)
-					return false;
-				take_back(pl);
-				continue;
-			}
-			const struct search_choice c =
-				level->choice[level->next++];
-
-			if (plan_search_make(pl, level->from, c.place,
-			                     c.difference))
-				break;
+		while (!advance(pl)) {
+			if (pl->search.depth == 0)
+				return false;
+			take_back(pl);
 		}
 	}
 	return true;

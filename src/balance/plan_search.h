@@ -8,7 +8,7 @@
 
 #include "plan_board.h"
 
-enum { SEARCH_WIDTH = 8 };
+enum { SEARCH_WIDTH = 24 };
 
 /* The fullest place gives that much more to another than it takes. */
 struct search_choice {
@@ -17,9 +17,17 @@ struct search_choice {
 	int32_t key; /* lower is better */
 };
 
+/* Where a level of the search stands. */
+struct search_stand {
+	int32_t fullest; /* place */
+	int32_t n_full;  /* places above the target */
+	int32_t spare;   /* swaps left beyond one for each of them */
+};
+
 /* One move of the plan in the making, and what else may be in its place. */
 struct search_level {
-	int32_t from; /* place */
+	struct search_stand stand;
+	int32_t round; /* of looking for choices */
 	int32_t n_choices;
 	int32_t next; /* choice that is tried next */
 	struct search_choice choice[SEARCH_WIDTH];
