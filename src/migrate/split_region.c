@@ -107,5 +107,8 @@ enum ferry_status ferry_split_region_recv(struct ferry_split_region *region,
 				.value =
 					(round.number / 2 + 1) * region->pieces,
 			};
-	return ferry_segment_wait_all(region->segment, region->items, n, NULL);
+	FERRY_TRY(ferry_segment_wait_all(region->segment, region->items, n,
+	                                 NULL));
+	/* All may have the own message; the fabric may read it still. */
+	return ferry_segment_flush(region->segment);
 }
