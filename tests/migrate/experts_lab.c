@@ -55,6 +55,7 @@ static struct ferry_placement *placement_of(const struct lab_shape *shape,
 	uint64_t seed = hash_u64(shape->seed, (uint64_t)layer);
 	const int32_t most = shape->n_experts + n_ranks * (shape->spare + 1);
 	int32_t *slots = calloc((size_t)most, sizeof(*slots));
+	int64_t *quota = calloc((size_t)most, sizeof(*quota)); /* alike */
 	int32_t per_rank[RANKS_MAX], n_slots = 0;
 	struct ferry_placement *placement;
 
@@ -77,9 +78,11 @@ static struct ferry_placement *placement_of(const struct lab_shape *shape,
 	config.expert_slots = per_rank;
 	config.slot_expert = slots;
 	config.split = shape->split;
+	config.quota = shape->split == FERRY_SPLIT_QUOTA ? quota : NULL;
 	config.version = (uint64_t)layer * 1000;
 	RANKS_OK(ferry_placement_create(&config, &placement));
 	free(slots);
+	free(quota);
 	return placement;
 }
 

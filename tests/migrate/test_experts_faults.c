@@ -220,6 +220,27 @@ static void test_killed_telling(void **state)
 	}
 }
 
+/*
+ * Rank 3 is held up while it tells: 0 and 1 have heard it and are done, 1 dies
+ * in its next plan, 0 notices that, and 2 still waits for 3. All must be done.
+ */
+static void test_killed_ahead(void **state)
+{
+	struct course course = course_of(FERRY_EXPERTS_REMAP);
+	const int n = pieces(*state, &course.shape);
+	const int told = 2 * N_RANKS; /* puts of a step that are records */
+
+	course.same_version = true;
+	for (int i = 2; i < N_RANKS; i++) {
+		char fault[96];
+
+		snprintf(fault, sizeof(fault),
+		         "kill:rank=1,after=%d stall:rank=3,ms=80,after=%d",
+		         4 * (n + told), 3 * told + N_RANKS + i);
+		run(*state, N_RANKS, fault, RANKS_BIT(1), killed, &course);
+	}
+}
+
 static void test_killed_anywhere(void **state)
 {
 	uint64_t rng = seed;
@@ -428,6 +449,7 @@ static void test_reopens(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_killed_in_push),
 	cmocka_unit_test(test_killed_telling),
+	cmocka_unit_test(test_killed_ahead),
 	cmocka_unit_test(test_killed_anywhere),
 	cmocka_unit_test(test_dies_staged),
 	cmocka_unit_test(test_stalled),
