@@ -177,6 +177,9 @@ def synthetic():
         yield from made(32, 8, swaps, 3)
         yield from made(61, 8, swaps, 2)
         yield from made(50, [12, 3, 9, 6, 10, 4, 6], swaps, 2)
+        yield from made(128, 8, swaps, 3, sigma=0.9)
+    yield from made(128, 8, 3, 3, sigma=1.2)
+    yield from made(256, 16, 4, 2, sigma=1.2)
     yield from made(256, 32, 8, 2, sigma=1.2)
     for split in ("even", "exact"):
         yield from made(64, 8, 2, 2, spare=1, copies=1, split=split)
