@@ -125,7 +125,7 @@ static void compare(const struct golden *g, void *arg)
 			printf("%s: %lld, but by rule %d with gamma %d %lld\n",
 			       g->name, (long long)ours, (int)in.rule,
 			       in.gamma_milli, (long long)theirs);
-		if (theirs + theirs / 200 < ours)
+		if (theirs + theirs / 50 < ours)
 			fail_msg("%s: %lld, by rule %d with gamma %d %lld",
 			         g->name, (long long)ours, (int)in.rule,
 			         in.gamma_milli, (long long)theirs);
