@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Random cases of tests/moe ask where they run: these do on GPUs. */
+#include "moe/run_args.h"
+
+struct run_args run_args = {.device = FERRY_DEVICE_CUDA};
