@@ -157,9 +157,10 @@ ferry_planner_create(int32_t max_experts, int32_t max_slots, int32_t max_ranks,
 FERRY_API void ferry_planner_destroy(struct ferry_planner *planner);
 
 /**
- * Plans. Moves are disjoint: no slot and no expert is in two of them. The
- * fullest rank never gets fuller, the budget is kept, and made in order every
- * prefix of the plan is a valid placement. No move is a plan, too. plan->size
+ * Plans. Moves are disjoint: no slot changes twice, and an expert is in one
+ * swap, or in copies to different ranks. The fullest rank never gets fuller,
+ * the budget is kept, and made in order every prefix of the plan is a valid
+ * placement. No move is a plan, too. plan->size
  * must be set; the rest is written on success.
  * Errors: INVAL, RANGE (naming array, index, value and what is allowed).
  */

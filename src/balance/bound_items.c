@@ -146,7 +146,7 @@ static void count_copies(struct ferry_bound *b, const struct ferry_problem *p)
 		b->copies[r] = p->max_copies < empty ? p->max_copies : empty;
 		sum += b->copies[r];
 	}
-	sum = min_i64(sum, min_i64(FERRY_PLAN_MOVES, p->n_experts));
+	sum = min_i64(sum, FERRY_PLAN_MOVES);
 	b->n_copies = p->n_ranks > 1 ? (int32_t)sum : 0;
 	for (int32_t e = 0; p->has_replicas && b->n_copies && e < p->n_experts;
 	     e++) {

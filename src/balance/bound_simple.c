@@ -135,8 +135,8 @@ static int64_t crowd_bound(const struct ferry_bound *b)
 }
 
 /*
- * An expert is on at most so many ranks, its replicas and one more where copies
- * are allowed; the old ones have companions.
+ * An expert is on at most so many ranks, its replicas and one more for each
+ * copy that is allowed; the old ones have companions.
  */
 static int64_t hosts_bound(const struct ferry_bound *b,
                            const struct ferry_problem *p)
@@ -147,7 +147,7 @@ static int64_t hosts_bound(const struct ferry_bound *b,
 		return 0;
 	for (int32_t e = 0; e < p->n_experts; e++) {
 		const int64_t n = p->first_replica[e + 1] - p->first_replica[e];
-		const int64_t hosts = n + (b->n_copies > 0);
+		const int64_t hosts = min_i64(n + b->n_copies, p->n_ranks);
 		const int64_t sum = p->loads[e] + low(b, n * (b->fewest - 1));
 
 		best = max_i64(best,

@@ -11,15 +11,29 @@
 static enum ferry_status allocate(struct ferry_planner *pl)
 {
 	const size_t n_ranks = (size_t)pl->problem.max_ranks;
+	const size_t n_slots = (size_t)pl->problem.max_slots;
+	const size_t n_experts = (size_t)pl->problem.max_experts;
+	int64_t *const wide =
+		malloc((4 * n_ranks + 2 * n_slots) * sizeof(*wide));
+	int32_t *const narrow = malloc((n_ranks + 2 * n_slots + n_experts + 1) *
+	                               sizeof(*narrow));
 
-	pl->load = malloc(n_ranks * sizeof(*pl->load));
-	pl->left[0] = malloc(n_ranks * sizeof(*pl->left[0]));
-	pl->left[1] = malloc(n_ranks * sizeof(*pl->left[1]));
-	pl->taken = malloc((size_t)pl->problem.max_experts);
-	if (!pl->load || !pl->left[0] || !pl->left[1] || !pl->taken)
-		return ferry_fail(
-			NULL, FERRY_NOMEM, "planner: %d experts, %d ranks",
-			pl->problem.max_experts, pl->problem.max_ranks);
+	/* One block each, which begins with load and with slot_after. */
+	pl->load = wide;
+	pl->slot_after = narrow;
+	pl->taken = malloc(n_experts);
+	if (!wide || !narrow || !pl->taken)
+		return ferry_fail(NULL, FERRY_NOMEM,
+		                  "planner: %zu experts, %zu slots, %zu ranks",
+		                  n_experts, n_slots, n_ranks);
+	pl->left[0] = wide + n_ranks;
+	pl->left[1] = pl->left[0] + n_ranks;
+	pl->spilt_load = pl->left[1] + n_ranks;
+	pl->slot_now = pl->spilt_load + n_ranks;
+	pl->slot_left = pl->slot_now + n_slots;
+	pl->replicas_after = narrow + n_slots;
+	pl->free_slots = pl->replicas_after + n_slots;
+	pl->first_after = pl->free_slots + n_ranks;
 	FERRY_TRY(ferry_bound_init(&pl->bound, pl->problem.max_slots,
 	                           pl->problem.max_ranks));
 	return plan_board_init(&pl->search.board, pl->problem.max_slots,
@@ -59,8 +73,7 @@ void ferry_planner_destroy(struct ferry_planner *planner)
 	ferry_bound_destroy(&planner->bound);
 	ferry_problem_destroy(&planner->problem);
 	free(planner->load);
-	free(planner->left[0]);
-	free(planner->left[1]);
+	free(planner->slot_after);
 	free(planner->taken);
 	free(planner);
 }
@@ -87,12 +100,15 @@ static bool is_below_threshold(const struct ferry_problem *p,
 static void choose_moves(struct ferry_planner *pl, int64_t load_before)
 {
 	plan_reset(pl);
-	if (is_below_threshold(&pl->problem, load_before))
+	if (is_below_threshold(&pl->problem, load_before) ||
+	    load_before <= pl->simple_bound)
 		return;
 	if (pl->problem.rule == FERRY_RULE_PORTFOLIO)
 		plan_portfolio(pl);
 	else
 		plan_freebalance(pl);
+	if (plan_must_settle(pl))
+		plan_settle(pl);
 	/* Weights are rounded, and what is reported is not. */
 	if (ferry_problem_max_load(&pl->problem, pl->load) > load_before)
 		plan_reset(pl);
@@ -129,7 +145,9 @@ static void write_moves(struct ferry_planner *pl, struct ferry_plan *plan)
 		struct ferry_move *const m = &plan->moves[i];
 
 		*m = describe(p, pl->moves[i]);
-		plan_add_swap(pl, pl->moves[i]);
+		plan_add(pl, pl->moves[i]);
+		if (plan_must_settle(pl))
+			plan_settle(pl);
 		const int64_t after = ferry_problem_max_load(p, pl->load);
 
 		m->gain = before - after;
@@ -153,7 +171,7 @@ static uint64_t hash_moves(uint64_t h, const struct ferry_plan *plan)
 
 static int64_t bound_of(struct ferry_planner *pl, int64_t load_after)
 {
-	const int64_t bound = ferry_bound_simple(&pl->bound, &pl->problem);
+	const int64_t bound = pl->simple_bound;
 
 	if (!pl->problem.tight_bound || bound >= load_after)
 		return bound;
@@ -177,6 +195,7 @@ enum ferry_status ferry_plan(struct ferry_planner *planner,
 	plan->total = (int64_t)((__int128_t)p->total * FERRY_SPEED_NORMAL *
 	                        p->n_ranks / p->sum_speed);
 	plan->load_before = ferry_problem_max_load(p, p->rank_load);
+	planner->simple_bound = ferry_bound_simple(&planner->bound, p);
 	choose_moves(planner, plan->load_before);
 	write_moves(planner, plan);
 	plan->bound = bound_of(planner, plan->load_after);

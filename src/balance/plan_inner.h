@@ -25,6 +25,9 @@ struct plan_value {
 	int32_t n_moves;
 };
 
+/* An expert is in one swap, or in copies to different ranks. */
+enum { PLAN_SWAPPED = 1, PLAN_COPIED = 2 };
+
 struct ferry_planner {
 	struct ferry_problem problem;
 	/* The plan in the making. */
@@ -33,14 +36,25 @@ struct ferry_planner {
 	int64_t *load;    /* [n_ranks] tokens after the moves */
 	int64_t *left[2]; /* [n_ranks] ns left of the window, out and in; with
 	                   * half_duplex all of it is in left[0] */
-	uint8_t *taken;   /* [n_experts] it is in a move */
+	uint8_t *taken;   /* [n_experts] PLAN_SWAPPED, PLAN_COPIED */
 	/* The best plan so far. */
 	struct plan_value best_value;
 	int32_t best_n_moves;
 	struct plan_move best[FERRY_PLAN_MOVES];
 	int64_t total_time; /* of all ranks, before any move */
+	int64_t simple_bound;
+	int64_t least_time; /* no plan brings the fullest rank below */
 	struct plan_search search;
 	struct ferry_bound bound;
+	/* Of plan_settle: the placement after the moves. */
+	int32_t *slot_after;     /* [n_slots] expert, -1: empty */
+	int32_t *first_after;    /* [n_experts + 1], into replicas_after */
+	int32_t *replicas_after; /* slots by (expert, slot) */
+	int64_t *slot_now;       /* [n_slots] load of a slot under EVEN */
+	/* While copies are chosen. */
+	int32_t *free_slots; /* [n_ranks] copies that may still come */
+	int64_t *spilt_load; /* [n_ranks] loads, some of them given away */
+	int64_t *slot_left;  /* [n_slots] what a slot has not given away */
 };
 
 static inline int64_t plan_time(const struct ferry_planner *pl, int32_t rank)
@@ -70,6 +84,24 @@ bool plan_may_move(const struct ferry_planner *pl, struct plan_move move);
 /* Adds a swap that plan_may_move allows, and takes back the last one. */
 void plan_add_swap(struct ferry_planner *pl, struct plan_move move);
 void plan_undo_swap(struct ferry_planner *pl);
+
+/* The same for a copy; it leaves loads as they are: see plan_settle. */
+void plan_add_copy(struct ferry_planner *pl, struct plan_move move);
+void plan_undo_copy(struct ferry_planner *pl);
+
+/* Adds whichever of the two it is. */
+void plan_add(struct ferry_planner *pl, struct plan_move move);
+
+/*
+ * Sets the loads to those of the placement after the moves. Needed where
+ * experts have replicas, also by copies: plan_must_settle.
+ */
+void plan_settle(struct ferry_planner *pl);
+bool plan_must_settle(const struct ferry_planner *pl);
+
+/* Adds copies to the plan in the making, which has none, and keeps it where
+ * it is better than the best so far. */
+void plan_add_copies(struct ferry_planner *pl);
 
 struct plan_value plan_value_of(const struct ferry_planner *pl);
 bool plan_is_better(const struct plan_value *a, const struct plan_value *b);

@@ -269,19 +269,17 @@ static bool reach(struct ferry_planner *pl, int64_t target, int32_t *nodes)
 	return true;
 }
 
-/* No plan gets below the mean, nor below the rank that is one too many. */
+/* No swaps get below the bound, nor below the rank that is one too many. */
 static int64_t least_time(const struct ferry_planner *pl)
 {
 	const struct ferry_problem *const p = &pl->problem;
 	const struct plan_board *const board = &pl->search.board;
-	int64_t least = p->has_speed ? 0 : div_up(p->total, p->n_ranks);
 
-	if (board->n > p->max_swaps) {
-		const int32_t r = board->rank[p->max_swaps];
+	if (board->n <= p->max_swaps)
+		return pl->least_time;
+	const int32_t r = board->rank[p->max_swaps];
 
-		least = max_i64(least, p->rank_load[r] * p->weight[r]);
-	}
-	return least;
+	return max_i64(pl->least_time, p->rank_load[r] * p->weight[r]);
 }
 
 void plan_search_targets(struct ferry_planner *pl)

@@ -99,7 +99,7 @@ bool plan_may_move(const struct ferry_planner *pl, struct plan_move move)
 	const int32_t e = p->slot_expert[move.from_slot];
 	const int32_t f = p->slot_expert[move.to_slot];
 
-	if (pl->taken[e] || (f >= 0 && pl->taken[f]))
+	if (f < 0 ? pl->taken[e] & PLAN_SWAPPED : pl->taken[e] | pl->taken[f])
 		return false;
 	if (p->has_replicas &&
 	    (is_on(p, e, p->slot_rank[move.to_slot]) ||
@@ -113,7 +113,7 @@ static void shift(struct ferry_planner *pl, struct plan_move move, int64_t sign)
 	const struct ferry_problem *const p = &pl->problem;
 	const int64_t tokens = sign * (p->slot_load[move.from_slot] -
 	                               p->slot_load[move.to_slot]);
-	const uint8_t taken = sign > 0;
+	const uint8_t taken = sign > 0 ? PLAN_SWAPPED : 0;
 
 	pl->load[p->slot_rank[move.from_slot]] -= tokens;
 	pl->load[p->slot_rank[move.to_slot]] += tokens;
@@ -131,6 +131,43 @@ void plan_add_swap(struct ferry_planner *pl, struct plan_move move)
 void plan_undo_swap(struct ferry_planner *pl)
 {
 	shift(pl, pl->moves[--pl->n_moves], -1);
+}
+
+void plan_add_copy(struct ferry_planner *pl, struct plan_move move)
+{
+	pl->taken[pl->problem.slot_expert[move.from_slot]] |= PLAN_COPIED;
+	pay(pl, move, 1);
+	pl->moves[pl->n_moves++] = move;
+}
+
+void plan_undo_copy(struct ferry_planner *pl)
+{
+	const int32_t *const slot_expert = pl->problem.slot_expert;
+	const struct plan_move move = pl->moves[--pl->n_moves];
+	const int32_t e = slot_expert[move.from_slot];
+
+	pay(pl, move, -1);
+	pl->taken[e] = 0;
+	for (int32_t i = 0; i < pl->n_moves; i++)
+		if (slot_expert[pl->moves[i].from_slot] == e)
+			pl->taken[e] = PLAN_COPIED;
+}
+
+void plan_add(struct ferry_planner *pl, struct plan_move move)
+{
+	if (pl->problem.slot_expert[move.to_slot] < 0)
+		plan_add_copy(pl, move);
+	else
+		plan_add_swap(pl, move);
+}
+
+bool plan_must_settle(const struct ferry_planner *pl)
+{
+	bool copies = pl->problem.has_replicas;
+
+	for (int32_t i = 0; !copies && i < pl->n_moves; i++)
+		copies = pl->problem.slot_expert[pl->moves[i].to_slot] < 0;
+	return copies && pl->n_moves > 0;
 }
 
 struct plan_value plan_value_of(const struct ferry_planner *pl)
@@ -170,5 +207,7 @@ void plan_take_best(struct ferry_planner *pl)
 {
 	plan_reset(pl);
 	for (int32_t i = 0; i < pl->best_n_moves; i++)
-		plan_add_swap(pl, pl->best[i]);
+		plan_add(pl, pl->best[i]);
+	if (plan_must_settle(pl))
+		plan_settle(pl);
 }
