@@ -228,7 +228,7 @@ static void one_expert_has_all(void **state)
 	assert_int_equal(ferry_bound_simple(&bound, &problem), 1000);
 	in.max_copies = 1;
 	fill(&in);
-	assert_int_equal(ferry_bound_simple(&bound, &problem), 500);
+	assert_int_equal(ferry_bound_simple(&bound, &problem), 250);
 	in.max_copies = 0;
 	in.max_swaps = -1;
 	fill(&in);
