@@ -6,8 +6,8 @@
  * take up what it is below z, and what needed[] + q moves of its own save it.
  * An item for which there is no exchange with such a room stays where it is.
  *
- * What rank k gives back cannot be among the items that it gets rid of by moves
- * of its own. Let these be m. If it is one of the m heaviest, the next one takes
+ * What rank k gives back cannot be among the items that it gets rid of by its
+ * own moves. Let these be m. If it is one of the m heaviest, the next one takes
  * its place, or nothing does; what leaves and comes is then the same whichever
  * of the m it is: heaviest[k] is the heaviest item that this makes up for.
  */
