@@ -276,12 +276,34 @@ static void all_everywhere_is_perfect(void **state)
 	}
 }
 
+/* Every compiler, at every level, on every machine. */
+static void shares_are_the_same_everywhere(void **state)
+{
+	static struct instance x;
+	const uint64_t before = seed;
+	uint64_t hash = 0;
+
+	(void)state;
+	seed = 1;
+	for (int i = 0; i < 500; i++) {
+		make(&x, RANKS, EXPERTS, i % 2 ? 1000 : FERRY_MAX_LOAD / 64);
+		hash = hash_u64(hash, (uint64_t)ferry_quota_level(
+					      &x.in, &x.room, INT64_MAX));
+		ferry_quota_even(&x.in, &x.room);
+		for (int32_t r = 0; r < x.first[x.in.n_experts]; r++)
+			hash = hash_u64(hash, (uint64_t)x.share[r]);
+	}
+	seed = before;
+	assert_true(hash == UINT64_C(0x7a9b638a60e730ee));
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(level_is_halls),
 		cmocka_unit_test(even_is_least_of_all_ways),
 		cmocka_unit_test(all_everywhere_is_perfect),
+		cmocka_unit_test(shares_are_the_same_everywhere),
 	};
 
 	seed = test_seed(argc, argv);
