@@ -10,14 +10,14 @@
 #include "../core/bits.h"
 #include "experts_inner.h"
 
-uint64_t experts_released(struct ferry_experts *x)
+uint64_t ferry_experts_n_released(struct ferry_experts *x)
 {
 	const struct experts_flight *f = x->ended;
 
 	for (uint64_t i = x->n_dropped; i < x->n_released; i++)
 		f = f->next;
 	for (; f; f = f->next) {
-		if (f->old && experts_version_in_use(x, f->old))
+		if (f->old && ferry_experts_version_in_use(x, f->old))
 			break;
 		x->n_released++;
 	}
@@ -59,7 +59,7 @@ static void forget(struct ferry_experts *x, struct experts_flight *flight)
 		*v = flight->old->older;
 		x->stats.versions_kept--;
 		pthread_mutex_unlock(&x->lock);
-		experts_version_free(flight->old);
+		ferry_experts_version_free(flight->old);
 	}
 	free(flight);
 }
@@ -82,7 +82,7 @@ static void drop_released(struct ferry_experts *x)
 	}
 }
 
-void experts_end(struct ferry_experts *x, struct experts_flight *flight)
+void ferry_experts_end(struct ferry_experts *x, struct experts_flight *flight)
 {
 	const unsigned char *base = experts_base(x);
 
@@ -109,10 +109,10 @@ void experts_end(struct ferry_experts *x, struct experts_flight *flight)
 	pthread_mutex_unlock(&x->lock);
 }
 
-void experts_books_destroy(struct ferry_experts *x)
+void ferry_experts_books_destroy(struct ferry_experts *x)
 {
 	for (int i = 0; i < EXPERTS_RING; i++)
-		experts_flight_free(x->ring[i]);
+		ferry_experts_flight_free(x->ring[i]);
 	while (x->ended) {
 		struct experts_flight *const f = x->ended;
 
@@ -124,6 +124,6 @@ void experts_books_destroy(struct ferry_experts *x)
 			struct experts_version *const v = x->layers[l].newest;
 
 			x->layers[l].newest = v->older;
-			experts_version_free(v);
+			ferry_experts_version_free(v);
 		}
 }

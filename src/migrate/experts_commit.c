@@ -15,8 +15,8 @@
 
 enum { LATE_NS = 200000000 }; /* the longest grace of a failure */
 
-enum ferry_status experts_named(struct ferry_experts *x, const char *call,
-                                int32_t layer, enum ferry_status status)
+enum ferry_status ferry_experts_named(struct ferry_experts *x, const char *call,
+                                      int32_t layer, enum ferry_status status)
 {
 	char text[640];
 
@@ -31,8 +31,8 @@ enum ferry_status experts_named(struct ferry_experts *x, const char *call,
 	return status;
 }
 
-int32_t experts_leaving(const struct ferry_experts *x,
-                        const struct experts_flight *f)
+int32_t ferry_experts_leaving(const struct ferry_experts *x,
+                              const struct experts_flight *f)
 {
 	int32_t n = 0;
 
@@ -61,8 +61,8 @@ static enum ferry_status check_call(struct ferry_experts *x, const char *call,
 		return ferry_fail(&x->world->ctx, FERRY_RANGE,
 		                  "%s: layer is %d, allowed are 0..%d", call,
 		                  layer, x->n_layers - 1);
-	FERRY_TRY(
-		experts_named(x, call, layer, ferry_segment_check(x->segment)));
+	FERRY_TRY(ferry_experts_named(x, call, layer,
+	                              ferry_segment_check(x->segment)));
 	if (!x->layers[layer].flight)
 		return ferry_fail(&x->world->ctx, FERRY_STATE,
 		                  "%s: no plan of layer %d was started", call,
@@ -274,12 +274,12 @@ static enum ferry_status meet(struct ferry_experts *x, struct experts_flight *f,
 {
 	const uint64_t begin = ferry_now_ns();
 	const struct experts_record record = {
-		.n_released = experts_released(x),
+		.n_released = ferry_experts_n_released(x),
 		.layer = f->layer,
 		.commits = commits,
 	};
 
-	FERRY_TRY(experts_tell(x, f, EXPERTS_ENDS, &record));
+	FERRY_TRY(ferry_experts_tell(x, f, EXPERTS_ENDS, &record));
 	const enum ferry_status status = wait_records(x, f, EXPERTS_ENDS);
 
 	if (status != FERRY_OK && !come_after_all(x, f))
@@ -296,7 +296,7 @@ static enum ferry_status check_unused(struct ferry_experts *x,
 	const struct experts_version *old = x->layers[f->layer].newest;
 
 	if (x->mode == FERRY_EXPERTS_REMAP || !f->n_transfers ||
-	    !experts_version_in_use(x, old))
+	    !ferry_experts_version_in_use(x, old))
 		return FERRY_OK;
 	return ferry_fail(&x->world->ctx, FERRY_STATE,
 	                  "experts_commit: layer %d: version %llu is in use, "
@@ -319,7 +319,7 @@ static void copy_in_place(struct ferry_experts *x, struct experts_flight *f)
 
 		for (int32_t k = 0; t->to_rank == x->rank && k < x->n_tensors;
 		     k++)
-			memcpy(experts_current(x, layer, t->to_slot, k),
+			memcpy(ferry_experts_address(x, layer, t->to_slot, k),
 			       from + x->tensor_offset[k], x->tensor_bytes[k]);
 	}
 	f->copy_ns = ferry_now_ns() - begin;
@@ -363,7 +363,7 @@ static struct ferry_experts_report count(struct ferry_experts *x,
                                          const struct experts_flight *f)
 {
 	const int32_t n_in = coming(x, f);
-	const int32_t n_out = experts_leaving(x, f);
+	const int32_t n_out = ferry_experts_leaving(x, f);
 	const struct ferry_experts_report report = {
 		.size = sizeof(report),
 		.exposed_ns = f->exposed_ns,
@@ -432,20 +432,22 @@ enum ferry_status ferry_experts_commit(struct ferry_experts *experts,
 	FERRY_TRY(check_commit(x, layer, stream, report));
 	struct experts_flight *const f = x->layers[layer].flight;
 
-	FERRY_TRY(experts_named(x, "experts_commit", layer, wait_staged(x, f)));
+	FERRY_TRY(ferry_experts_named(x, "experts_commit", layer,
+	                              wait_staged(x, f)));
 	const enum ferry_status status = check_unused(x, f);
 
 	if (status != FERRY_OK) {
 		f->exposed_ns += ferry_now_ns() - begin;
 		return status;
 	}
-	FERRY_TRY(experts_named(x, "experts_commit", layer, meet(x, f, true)));
+	FERRY_TRY(ferry_experts_named(x, "experts_commit", layer,
+	                              meet(x, f, true)));
 	switch_over(x, f);
 	f->exposed_ns += ferry_now_ns() - begin;
 	const struct ferry_experts_report found = count(x, f);
 
 	record_commit(x, f, begin);
-	experts_end(x, f);
+	ferry_experts_end(x, f);
 	if (placement)
 		*placement = x->layers[layer].newest->placement;
 	return report ? ferry_sized_give(report, &found, sizeof(found),
@@ -461,15 +463,15 @@ enum ferry_status ferry_experts_abandon(struct ferry_experts *experts,
 	FERRY_TRY(check_call(x, "experts_abandon", layer));
 	struct experts_flight *const f = x->layers[layer].flight;
 
-	FERRY_TRY(
-		experts_named(x, "experts_abandon", layer, wait_staged(x, f)));
-	FERRY_TRY(
-		experts_named(x, "experts_abandon", layer, meet(x, f, false)));
-	experts_version_free(f->target);
+	FERRY_TRY(ferry_experts_named(x, "experts_abandon", layer,
+	                              wait_staged(x, f)));
+	FERRY_TRY(ferry_experts_named(x, "experts_abandon", layer,
+	                              meet(x, f, false)));
+	ferry_experts_version_free(f->target);
 	f->target = NULL;
 	pthread_mutex_lock(&x->lock);
 	x->stats.n_abandoned++;
 	pthread_mutex_unlock(&x->lock);
-	experts_end(x, f);
+	ferry_experts_end(x, f);
 	return FERRY_OK;
 }

@@ -133,7 +133,7 @@ static enum ferry_status make_target(const struct making *m,
 	if (!changes(m, loads))
 		return FERRY_OK;
 	FERRY_TRY(ferry_plan_apply(m->placement, m->plan, loads, &next));
-	flight->target = experts_version_make(m->x, layer, next);
+	flight->target = ferry_experts_version_make(m->x, layer, next);
 	if (!flight->target) {
 		ferry_placement_destroy(next);
 		return ferry_fail(&m->x->world->ctx, FERRY_NOMEM,
@@ -163,9 +163,9 @@ static size_t most_transfers(const struct ferry_plan *plan)
 	return 2 * (size_t)plan->n_moves;
 }
 
-enum ferry_status experts_flight_make(struct ferry_experts *x,
-                                      const struct experts_asked *asked,
-                                      struct experts_flight **flight)
+enum ferry_status ferry_experts_flight_make(struct ferry_experts *x,
+                                            const struct experts_asked *asked,
+                                            struct experts_flight **flight)
 {
 	const struct ferry_plan *plan = asked->plan;
 	struct making m = {
@@ -187,7 +187,7 @@ enum ferry_status experts_flight_make(struct ferry_experts *x,
 		status = make(&m, asked, f);
 	free(m.taken);
 	if (status != FERRY_OK) {
-		experts_flight_free(f);
+		ferry_experts_flight_free(f);
 		return status;
 	}
 	f->layer = asked->layer;
@@ -197,10 +197,10 @@ enum ferry_status experts_flight_make(struct ferry_experts *x,
 	return FERRY_OK;
 }
 
-void experts_flight_free(struct experts_flight *flight)
+void ferry_experts_flight_free(struct experts_flight *flight)
 {
 	if (!flight)
 		return;
-	experts_version_free(flight->target);
+	ferry_experts_version_free(flight->target);
 	free(flight);
 }

@@ -217,9 +217,9 @@ static inline unsigned char *experts_base(const struct ferry_experts *x)
 }
 
 /* Where a tensor of an own slot (of the world's count) is now. */
-unsigned char *experts_current(const struct ferry_experts *x,
-                               const struct experts_layer *layer, int32_t slot,
-                               int32_t tensor);
+unsigned char *ferry_experts_address(const struct ferry_experts *x,
+                                     const struct experts_layer *layer,
+                                     int32_t slot, int32_t tensor);
 
 /*
  * Turns a plan for the newest placement of a layer into transfers, without
@@ -234,47 +234,47 @@ struct experts_asked {
 	bool held_back;
 };
 
-enum ferry_status experts_flight_make(struct ferry_experts *x,
-                                      const struct experts_asked *asked,
-                                      struct experts_flight **flight);
+enum ferry_status ferry_experts_flight_make(struct ferry_experts *x,
+                                            const struct experts_asked *asked,
+                                            struct experts_flight **flight);
 /* Frees it with a target that was not committed. */
-void experts_flight_free(struct experts_flight *flight);
+void ferry_experts_flight_free(struct experts_flight *flight);
 
 /* The own slots' buffers as they are now; NULL: no memory. */
 struct experts_version *
-experts_version_make(const struct ferry_experts *x,
-                     const struct experts_layer *layer,
-                     const struct ferry_placement *placement);
-void experts_version_free(struct experts_version *version);
+ferry_experts_version_make(const struct ferry_experts *x,
+                           const struct experts_layer *layer,
+                           const struct ferry_placement *placement);
+void ferry_experts_version_free(struct experts_version *version);
 
 /* May an operation of this rank still read what the version has? */
-bool experts_version_in_use(struct ferry_experts *x,
-                            const struct experts_version *version);
+bool ferry_experts_version_in_use(struct ferry_experts *x,
+                                  const struct experts_version *version);
 
 /* Adds up how many ended plans this rank is done with. */
-uint64_t experts_released(struct ferry_experts *x);
+uint64_t ferry_experts_n_released(struct ferry_experts *x);
 
 /*
  * Ends a plan: its buffers wait in x->ended until every rank has said that it
  * is done with them; what records say of that is taken in now.
  */
-void experts_end(struct ferry_experts *x, struct experts_flight *flight);
+void ferry_experts_end(struct ferry_experts *x, struct experts_flight *flight);
 
 /* Sends a record to every rank, this one included. */
-enum ferry_status experts_tell(struct ferry_experts *x,
-                               const struct experts_flight *flight,
-                               enum experts_word word,
-                               const struct experts_record *record);
+enum ferry_status ferry_experts_tell(struct ferry_experts *x,
+                                     const struct experts_flight *flight,
+                                     enum experts_word word,
+                                     const struct experts_record *record);
 
 /* Experts of a plan that leave this rank. */
-int32_t experts_leaving(const struct ferry_experts *x,
-                        const struct experts_flight *flight);
+int32_t ferry_experts_leaving(const struct ferry_experts *x,
+                              const struct experts_flight *flight);
 
 /* Says in ferry_last_error whose failure it was; returns status. */
-enum ferry_status experts_named(struct ferry_experts *x, const char *call,
-                                int32_t layer, enum ferry_status status);
+enum ferry_status ferry_experts_named(struct ferry_experts *x, const char *call,
+                                      int32_t layer, enum ferry_status status);
 
 /* Frees what is left at close. */
-void experts_books_destroy(struct ferry_experts *x);
+void ferry_experts_books_destroy(struct ferry_experts *x);
 
 #endif

@@ -166,7 +166,7 @@ static enum ferry_status open_layer(struct ferry_experts *x, int32_t l,
 	              sizeof(*layer->buffers)));
 	for (int32_t s = 0; s < map->n_slots; s++)
 		layer->buffers[s] = n_homes[map->slot_rank[s]]++;
-	layer->newest = experts_version_make(x, layer, placement);
+	layer->newest = ferry_experts_version_make(x, layer, placement);
 	if (!layer->newest)
 		return ferry_fail(&x->world->ctx, FERRY_NOMEM,
 		                  "experts_open: version of layer %d", l);
@@ -457,7 +457,7 @@ void ferry_experts_close(struct ferry_experts *experts)
 	if (!x)
 		return;
 	ferry_segment_close(x->segment);
-	experts_books_destroy(x);
+	ferry_experts_books_destroy(x);
 	pthread_mutex_destroy(&x->lock);
 	for (int32_t l = 0; l < x->n_layers; l++)
 		free(x->layers[l].buffers);

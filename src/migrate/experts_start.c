@@ -103,15 +103,15 @@ static enum ferry_status make_flight(struct ferry_experts *x,
                                      struct experts_asked *asked,
                                      struct experts_flight **flight)
 {
-	FERRY_TRY(experts_flight_make(x, asked, flight));
+	FERRY_TRY(ferry_experts_flight_make(x, asked, flight));
 	const enum ferry_status status = check_staging(x, *flight);
 
 	asked->held_back = !has_room(x, *flight);
 	if (status == FERRY_OK && !asked->held_back)
 		return FERRY_OK;
-	experts_flight_free(*flight);
+	ferry_experts_flight_free(*flight);
 	FERRY_TRY(status);
-	return experts_flight_make(x, asked, flight);
+	return ferry_experts_flight_make(x, asked, flight);
 }
 
 /* Puts that one expert takes. */
@@ -214,21 +214,23 @@ static enum ferry_status push(struct ferry_experts *x,
                               const struct experts_transfer *t)
 {
 	if (x->mode == FERRY_EXPERTS_REMAP)
-		return push_bytes(x, t, 0,
-		                  experts_current(x, layer, t->from_slot, 0),
-		                  x->filled_bytes);
+		return push_bytes(
+			x, t, 0,
+			ferry_experts_address(x, layer, t->from_slot, 0),
+			x->filled_bytes);
 	for (int32_t i = 0; i < x->n_tensors; i++)
-		FERRY_TRY(push_bytes(x, t, x->tensor_offset[i],
-		                     experts_current(x, layer, t->from_slot, i),
-		                     x->tensor_bytes[i]));
+		FERRY_TRY(push_bytes(
+			x, t, x->tensor_offset[i],
+			ferry_experts_address(x, layer, t->from_slot, i),
+			x->tensor_bytes[i]));
 	return FERRY_OK;
 }
 
 /* To the ranks after this one first, so that not all begin with rank 0. */
-enum ferry_status experts_tell(struct ferry_experts *x,
-                               const struct experts_flight *f,
-                               enum experts_word word,
-                               const struct experts_record *record)
+enum ferry_status ferry_experts_tell(struct ferry_experts *x,
+                                     const struct experts_flight *f,
+                                     enum experts_word word,
+                                     const struct experts_record *record)
 {
 	unsigned char *own =
 		experts_base(x) + experts_outgoing_at(x, f->seq, word);
@@ -264,7 +266,7 @@ static enum ferry_status send(struct ferry_experts *x,
 			FERRY_TRY(push(x, &x->layers[f->layer],
 			               &f->transfers[i]));
 	FERRY_TRY(ferry_segment_flush(x->segment));
-	return experts_tell(x, f, EXPERTS_STAGED, &record);
+	return ferry_experts_tell(x, f, EXPERTS_STAGED, &record);
 }
 
 static enum ferry_status send_timed(struct ferry_experts *x,
@@ -276,7 +278,8 @@ static enum ferry_status send_timed(struct ferry_experts *x,
 		.category = "migrate",
 		.begin_ns = begin,
 		.epoch = f->seq,
-		.bytes = (uint64_t)experts_leaving(x, f) * x->expert_bytes,
+		.bytes =
+			(uint64_t)ferry_experts_leaving(x, f) * x->expert_bytes,
 		.slot = -1,
 		.peer = -1,
 	};
@@ -300,10 +303,10 @@ enum ferry_status ferry_experts_start(struct ferry_experts *experts,
 	struct experts_flight *f;
 
 	FERRY_TRY(check_call(x, layer, plan, stream));
-	FERRY_TRY(experts_named(x, "experts_start", layer,
-	                        ferry_segment_check(x->segment)));
+	FERRY_TRY(ferry_experts_named(x, "experts_start", layer,
+	                              ferry_segment_check(x->segment)));
 	FERRY_TRY(check_state(x, layer));
 	FERRY_TRY(make_flight(x, &asked, &f));
 	enter(x, f);
-	return experts_named(x, "experts_start", layer, send_timed(x, f));
+	return ferry_experts_named(x, "experts_start", layer, send_timed(x, f));
 }

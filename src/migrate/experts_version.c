@@ -10,9 +10,9 @@
 #include "experts_inner.h"
 
 struct experts_version *
-experts_version_make(const struct ferry_experts *x,
-                     const struct experts_layer *layer,
-                     const struct ferry_placement *placement)
+ferry_experts_version_make(const struct ferry_experts *x,
+                           const struct experts_layer *layer,
+                           const struct ferry_placement *placement)
 {
 	const int32_t n_own =
 		x->mode == FERRY_EXPERTS_REMAP ? experts_n_own(x, layer) : 0;
@@ -27,7 +27,7 @@ experts_version_make(const struct ferry_experts *x,
 	return v;
 }
 
-void experts_version_free(struct experts_version *version)
+void ferry_experts_version_free(struct experts_version *version)
 {
 	if (!version)
 		return;
@@ -45,8 +45,8 @@ static void unlock(const struct ferry_experts *x)
 	pthread_mutex_unlock((pthread_mutex_t *)(uintptr_t)&x->lock);
 }
 
-bool experts_version_in_use(struct ferry_experts *x,
-                            const struct experts_version *version)
+bool ferry_experts_version_in_use(struct ferry_experts *x,
+                                  const struct experts_version *version)
 {
 	lock(x);
 	const bool held = version->holds > 0;
@@ -129,9 +129,9 @@ static unsigned char *registered(const struct ferry_experts *x,
 	return x->tensors[i * (size_t)x->n_tensors + (size_t)tensor];
 }
 
-unsigned char *experts_current(const struct ferry_experts *x,
-                               const struct experts_layer *layer, int32_t slot,
-                               int32_t tensor)
+unsigned char *ferry_experts_address(const struct ferry_experts *x,
+                                     const struct experts_layer *layer,
+                                     int32_t slot, int32_t tensor)
 {
 	if (x->mode == FERRY_EXPERTS_REMAP)
 		return in_pool(x, layer->buffers[slot], tensor);
