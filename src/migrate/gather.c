@@ -11,8 +11,8 @@
  * n is still on the way to a slow peer. So each half has counters of its own:
  * when rank A sends round n + 2, all have received its round n.
  *
- * For the same reason no flush is needed before the own entry is written
- * again: a put that its receiver has seen has been read at the source.
+ * The own entry is written anew after a flush, as a fabric may demand. It finds
+ * nothing to wait for but the round before: what came before that has arrived.
  */
 #include "gather.h"
 
@@ -192,10 +192,13 @@ enum ferry_status ferry_gather_send(struct ferry_gather *gather,
 		                  "%s: round %" PRIu64
 		                  " was sent and not received",
 		                  g->what, g->n_received);
-	memcpy((unsigned char *)ferry_segment_base(g->segment) +
-	               entry_at(g, g->n_sent, g->world->rank),
-	       own, g->bytes);
-	status = put_to_all(g);
+	status = ferry_segment_flush(g->segment);
+	if (status == FERRY_OK) {
+		memcpy((unsigned char *)ferry_segment_base(g->segment) +
+		               entry_at(g, g->n_sent, g->world->rank),
+		       own, g->bytes);
+		status = put_to_all(g);
+	}
 	if (status != FERRY_OK)
 		return fail(g, g->n_sent, status);
 	g->n_sent++;

@@ -13,6 +13,7 @@
 #include "../core/bits.h"
 #include "../core/sized.h"
 #include "../fabric/world.h"
+#include "../trace/events.h"
 #include "gather.h"
 
 /* What a rank sends. */
@@ -105,6 +106,21 @@ static enum ferry_status check_in(const struct ferry_totals *t,
 	return FERRY_OK;
 }
 
+static void trace(const struct ferry_totals *t, const char *name,
+                  uint64_t begin_ns)
+{
+	struct ferry_trace_event event = {
+		.name = name,
+		.category = "balance",
+		.begin_ns = begin_ns,
+		.epoch = t->n_received,
+		.slot = -1,
+		.peer = -1,
+	};
+
+	ferry_trace_end(t->world->trace, &event);
+}
+
 enum ferry_status ferry_totals_send(struct ferry_totals *totals,
                                     const struct ferry_totals_in *in)
 {
@@ -125,7 +141,11 @@ enum ferry_status ferry_totals_send(struct ferry_totals *totals,
 		memcpy(own->counts, given.counts, bytes);
 	else
 		memset(own->counts, 0, bytes);
-	return ferry_gather_send(totals->gather, own);
+	const uint64_t begin_ns = ferry_trace_begin(totals->world->trace);
+	const enum ferry_status status = ferry_gather_send(totals->gather, own);
+
+	trace(totals, "totals_send", begin_ns);
+	return status;
 }
 
 /* The messages of a round. */
@@ -208,11 +228,16 @@ enum ferry_status ferry_totals_recv(struct ferry_totals *totals,
 		return ferry_fail(NULL, FERRY_INVAL,
 		                  "totals_recv: totals is NULL");
 	FERRY_TRY(ferry_sized_copy(&wanted, sizeof(wanted), out, "totals_out"));
-	FERRY_TRY(ferry_gather_recv(totals->gather, &all, &round.stride));
+	const uint64_t begin_ns = ferry_trace_begin(totals->world->trace);
+	enum ferry_status status =
+		ferry_gather_recv(totals->gather, &all, &round.stride);
+
+	trace(totals, "totals_recv", begin_ns);
+	if (status != FERRY_OK)
+		return status;
 	round.all = all;
 	round.n_ranks = totals->world->n_ranks;
-	const enum ferry_status status = compare(totals, &round);
-
+	status = compare(totals, &round);
 	totals->n_received++;
 	if (status != FERRY_OK)
 		return status;

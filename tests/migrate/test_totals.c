@@ -16,8 +16,9 @@
 #include <ferry/predict.h>
 
 #include "core/bits.h"
-#include "core/ctx.h"
+#include "fabric/world.h"
 #include "ranks.h"
+#include "trace/events.h"
 
 enum { EXPERTS = 32, ROUNDS = 30 };
 
@@ -334,6 +335,42 @@ static void test_dies(void **state)
 	run(*state, (struct ranks){.n_ranks = 3, .killed = RANKS_BIT(1)}, dies);
 }
 
+/* Rounds are events of the trace. */
+static void traced(struct rank *rank)
+{
+	struct ferry_totals *totals = open_totals(rank, EXPERTS);
+	struct ferry_totals_in in = in_of(NULL, EXPERTS);
+	struct ferry_totals_out out = FERRY_TOTALS_OUT_INIT;
+	struct ferry_trace *trace = rank->world->trace;
+	struct ferry_trace_event event;
+	int n_sends = 0;
+	int n_recvs = 0;
+
+	for (int round = 0; round < 3; round++) {
+		RANKS_OK(ferry_totals_send(totals, &in));
+		RANKS_OK(ferry_totals_recv(totals, &out));
+	}
+	for (uint64_t i = 0; i < ferry_trace_count(trace); i++) {
+		if (!ferry_trace_at(trace, i, &event) ||
+		    strcmp(event.category, "balance") != 0)
+			continue;
+		RANKS_CHECK(event.end_ns >= event.begin_ns);
+		if (!strcmp(event.name, "totals_send"))
+			RANKS_EQ(event.epoch, n_sends++);
+		if (!strcmp(event.name, "totals_recv"))
+			RANKS_EQ(event.epoch, n_recvs++);
+	}
+	RANKS_EQ(n_sends, 3);
+	RANKS_EQ(n_recvs, 3);
+	RANKS_OK(ferry_world_barrier(rank->world));
+}
+
+static void test_traced(void **state)
+{
+	run(*state, (struct ranks){.n_ranks = 2, .options = ";TRACE=/dev/null"},
+	    traced);
+}
+
 /* Speeds of all ranks, through the world. */
 static void speeds(struct rank *rank)
 {
@@ -355,7 +392,7 @@ static void test_speeds(void **state)
 	run(*state, (struct ranks){.n_ranks = 4}, speeds);
 }
 
-enum { PER_SETTING = 8 };
+enum { PER_SETTING = 9 };
 
 /* cmocka keeps pointers to the names. */
 static char names[N_SETTINGS * PER_SETTING][64];
@@ -387,6 +424,7 @@ int main(void)
 		n = add(tests, n, "other experts", test_other_experts, s);
 		n = add(tests, n, "refused", test_refused, s);
 		n = add(tests, n, "dies", test_dies, s);
+		n = add(tests, n, "traced", test_traced, s);
 		n = add(tests, n, "speeds", test_speeds, s);
 	}
 	return _cmocka_run_group_tests("totals", tests, (size_t)n, NULL, NULL);
