@@ -132,12 +132,12 @@ bool route_map_read(const struct route_bytes *in, int32_t n_experts,
 
 /* Values by falling size into the ranks as EPLB packs; whose each one is. */
 static void assign(const struct route_map *map, int32_t layer,
-                   const double *values, double *loads)
+                   const int64_t *values, int64_t *loads)
 {
 	const int32_t *const experts =
 		map->experts + (int64_t)layer * map->n_slots;
 	const int32_t room = map->n_slots / map->n_ranks;
-	double sums[MAX_RANKS] = {0};
+	int64_t sums[MAX_RANKS] = {0};
 	int32_t taken[MAX_RANKS] = {0};
 
 	for (int32_t i = 0; i < map->n_slots; i++) {
@@ -155,7 +155,7 @@ static void assign(const struct route_map *map, int32_t layer,
 
 /* Copies that EPLB would make otherwise than this map has them. */
 static int32_t wrong_copies(const struct route_map *map, int32_t layer,
-                            const double *loads, int32_t n_experts,
+                            const int64_t *loads, int32_t n_experts,
                             int32_t *copies)
 {
 	const int32_t *const slots =
@@ -168,7 +168,7 @@ static int32_t wrong_copies(const struct route_map *map, int32_t layer,
 		int32_t best = 0;
 
 		for (int32_t e = 1; e < n_experts; e++)
-			if (loads[e] / copies[e] > loads[best] / copies[best])
+			if (loads[e] * copies[best] > loads[best] * copies[e])
 				best = e;
 		copies[best]++;
 	}
@@ -183,7 +183,8 @@ static int32_t wrong_copies(const struct route_map *map, int32_t layer,
 struct fit {
 	const struct maps *maps;
 	const struct route_map *base; /* the one without copies */
-	double *quantiles, *values, *loads;
+	double *quantiles, *curve;
+	int64_t *values, *loads; /* the curve in tokens; those of experts */
 	int32_t *copies;
 	int64_t n_copies, n_wrong; /* of all layers, with the best sigma */
 	double sigma_sum;
@@ -198,7 +199,8 @@ static int32_t try_sigma(struct fit *f, int32_t layer, double sigma, int32_t *n)
 
 	*n = 0;
 	for (int32_t i = 0; i < n_experts; i++)
-		f->values[i] = draw_exp(sigma * f->quantiles[i]);
+		f->curve[i] = draw_exp(sigma * f->quantiles[i]);
+	draw_scale(f->curve, n_experts, f->values);
 	assign(f->base, layer, f->values, f->loads);
 	for (int32_t m = 0; m < f->maps->n; m++) {
 		const struct route_map *const map = &f->maps->maps[m];
@@ -228,7 +230,7 @@ static void fit_layer(struct fit *f, int32_t layer, int64_t *loads)
 		}
 	}
 	try_sigma(f, layer, best, &n);
-	draw_scale(f->loads, f->maps->n_experts, loads);
+	memcpy(loads, f->loads, (size_t)f->maps->n_experts * sizeof(*loads));
 	f->n_copies += n;
 	f->n_wrong += least;
 	f->sigma_sum += best;
@@ -345,8 +347,9 @@ static bool fit(const struct maps *maps, struct route *route, char *note,
 	const size_t n = (size_t)route->n_experts;
 	const bool good = route_make(route, "maps", &ask, false, fault) &&
 	                  route_alloc(n, sizeof(double), &f.quantiles, fault) &&
-	                  route_alloc(n, sizeof(double), &f.values, fault) &&
-	                  route_alloc(n, sizeof(double), &f.loads, fault) &&
+	                  route_alloc(n, sizeof(double), &f.curve, fault) &&
+	                  route_alloc(n, sizeof(int64_t), &f.values, fault) &&
+	                  route_alloc(n, sizeof(int64_t), &f.loads, fault) &&
 	                  route_alloc(n, sizeof(int32_t), &f.copies, fault);
 
 	if (good) {
@@ -362,6 +365,7 @@ static bool fit(const struct maps *maps, struct route *route, char *note,
 			(long long)f.n_copies);
 	}
 	free(f.quantiles);
+	free(f.curve);
 	free(f.values);
 	free(f.loads);
 	free(f.copies);

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <ferry/eplb.h>
+
 #include "cli_cmocka.h"
 #include "route_draw.h"
 #include "route_maps.h"
@@ -513,6 +515,42 @@ static void test_fit(void **state)
 	}
 }
 
+/* EPLB places the fitted loads as the map that they were fitted to. */
+static void test_fit_gives_the_map(void **state)
+{
+	const struct route_draw draw = {"maps:" FERRY_SHARED_DATA "/eplb_maps",
+	                                128, 1, 1, 1};
+	struct ferry_eplb_config config = FERRY_EPLB_CONFIG_INIT;
+	struct route route;
+	struct route_bytes in;
+	struct route_map map;
+	struct route_fault fault;
+	char note[100];
+	int32_t slots[128];
+
+	(void)state;
+	need_data();
+	config.n_experts = 128;
+	config.n_ranks = 8;
+	assert_true(route_draw(&draw, &route, note, sizeof(note), &fault));
+	assert_true(route_bytes_read(
+		FERRY_SHARED_DATA "/eplb_maps/Qwen3-30B-A3B-Instruct-2507-128-"
+				  "1-1-8-all.jsonl",
+		&in, &fault));
+	assert_true(route_map_read(&in, 128, &map, &fault));
+	for (int32_t layer = 0; layer < 48; layer++) {
+		assert_int_equal(ferry_eplb(&config,
+		                            route_loads(&route, 1, layer),
+		                            slots),
+		                 FERRY_OK);
+		assert_memory_equal(slots, map.experts + layer * 128,
+		                    sizeof(slots));
+	}
+	free(map.experts);
+	route_bytes_free(&in);
+	route_close(&route);
+}
+
 static void test_given_traces(void **state)
 {
 	const struct route_ask ask = {0};
@@ -556,6 +594,7 @@ int main(void)
 		cmocka_unit_test(test_zipf),
 		cmocka_unit_test(test_draw_refuses),
 		cmocka_unit_test(test_fit),
+		cmocka_unit_test(test_fit_gives_the_map),
 		cmocka_unit_test(test_given_traces),
 	};
 
