@@ -5,9 +5,11 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "build_info.h"
 #include "json.h"
+#include "machine.h"
 
 static const char *const past_names[] = {"other tasks", "steps before",
                                          "step before", "all steps"};
@@ -111,6 +113,20 @@ static void add_layers(cJSON *o, const char *name, const double *values,
 			cJSON_CreateNumber(round(values[i] * 1e6) / 1e6));
 }
 
+static void add_place_and_time(cJSON *meta)
+{
+	char text[32];
+	struct tm utc;
+	struct machine machine;
+	const time_t now = time(NULL);
+
+	gmtime_r(&now, &utc);
+	strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+	cJSON_AddStringToObject(meta, "date", text);
+	machine_read(&machine);
+	cJSON_AddItemToObject(meta, "machine", machine_json(&machine));
+}
+
 static void add_meta(cJSON *document, const struct replay_report *r)
 {
 	const struct replay_config *const c = r->config;
@@ -133,6 +149,7 @@ static void add_meta(cJSON *document, const struct replay_report *r)
 	cJSON_AddNumberToObject(meta, "layers", c->route->n_layers);
 	cJSON_AddNumberToObject(meta, "experts", c->route->n_experts);
 	cJSON_AddNumberToObject(meta, "ranks", c->n_ranks);
+	add_place_and_time(meta);
 }
 
 bool replay_write_json(const struct replay_report *r,

@@ -112,4 +112,29 @@ def draws_gpus(root):
             yield "nothing is drawn"
 
 
-tree.main(draws_a_bench, draws_gpus)
+def draws_a_replay(root):
+    """A replay becomes a line for each policy, and one for the start."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = pathlib.Path(folder) / "result.json"
+        replay = subprocess.run(
+            [FERRY, "replay", "--generate", "lognormal:1.2", "--experts", "32",
+             "--layers", "5", "--draws", "4", "--swaps", "2", "--json"],
+            capture_output=True, text=True, timeout=100, check=False)
+        result.write_text(replay.stdout)
+        for options, names in (([], ("start", "eplb", "freebalance", "ferry")),
+                               (["--policy", "ferry"], ("start", "ferry"))):
+            done = subprocess.run(
+                [sys.executable, root / "bench/plot_layers.py", *options,
+                 result], capture_output=True, text=True, check=False)
+            if done.returncode:
+                yield done.stderr
+                continue
+            words = words_of(done)
+            for name in names + ("lognormal:1.2: 4 steps",):
+                if name not in words:
+                    yield f"plot_layers.py {options}: no {name}"
+            if done.stdout.count('fill="none"') != len(names):
+                yield f"plot_layers.py {options}: not {len(names)} lines"
+
+
+tree.main(draws_a_bench, draws_a_replay, draws_gpus)
