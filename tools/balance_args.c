@@ -16,7 +16,7 @@ const char *const balance_splits[] = {"even", "quota", "exact", NULL};
 bool balance_decimal(const char *text, int64_t scale, int64_t *value)
 {
 	char *end;
-	const bool digit = *text >= '0' && *text <= '9';
+	const bool digit = (*text >= '0' && *text <= '9') || *text == '.';
 	const double x = digit ? strtod(text, &end) : -1;
 
 	if (!digit || *end || !(x >= 0) || x * (double)scale > 0x1p40)

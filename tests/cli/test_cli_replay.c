@@ -145,6 +145,16 @@ static void test_history(void **state)
 	               1.225);
 }
 
+static void test_replicas(void **state)
+{
+	(void)state;
+	need_data();
+	assert_true(figure(TABLE "--policy ferry --ranks 8 --replicas 2",
+	                   "ratio_mean") <= 1.05);
+	assert_true(figure(TABLE "--policy ferry --ranks 16 --replicas 2",
+	                   "ratio_mean") <= 1.10);
+}
+
 static void test_noise(void **state)
 {
 	(void)state;
@@ -158,6 +168,30 @@ static void test_noise(void **state)
 	assert_true(number(noisy, "ratio_mean") > exact);
 	assert_true(number(noisy, "layers_improved_share") >= 0.95);
 	cJSON_Delete(noisy);
+}
+
+/*
+ * Quotas after the true router repair what noise spoiled, where copies of much
+ * used experts fill all spare slots.
+ */
+static void test_noise_and_exact_split(void **state)
+{
+	static const int ranks[] = {8, 16};
+
+	(void)state;
+	need_data();
+	for (int i = 0; i < 2; i++) {
+		char line[256], noisy[300];
+
+		snprintf(line, sizeof(line),
+		         TOKENS "--policy ferry --ranks %d --replicas 2 --fill",
+		         ranks[i]);
+		snprintf(noisy, sizeof(noisy), "%s --predict noise:0.75", line);
+		const double exact = figure(line, "ratio_mean");
+
+		assert_true(exact <= 1.01);
+		assert_true(figure(noisy, "ratio_mean") <= 1.005 * exact);
+	}
 }
 
 /* A run of its own, with a generator: no data needed. */
@@ -390,6 +424,9 @@ static void test_refusals(void **state)
 	       "--ranks is 5, allowed is at most the 4 experts");
 	refuse("replay --generate lognormal:1 --window-us 100", 2,
 	       "--window-us needs --expert-bytes");
+	refuse("replay --generate lognormal:1 --fill --window-us 100 "
+	       "--expert-bytes 1",
+	       2, "--fill is not bounded by --window-us");
 	refuse("replay --generate lognormal:1 --gamma x", 2,
 	       "--gamma is 'x', allowed is a number 0..1000");
 	refuse("replay --generate lognormal:1 --threshold 0.9", 2,
@@ -422,7 +459,9 @@ int main(void)
 		cmocka_unit_test(test_figures_of_tokens),
 		cmocka_unit_test(test_freebalance),
 		cmocka_unit_test(test_history),
+		cmocka_unit_test(test_replicas),
 		cmocka_unit_test(test_noise),
+		cmocka_unit_test(test_noise_and_exact_split),
 		cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_bytes),
 		cmocka_unit_test(test_repeats),
