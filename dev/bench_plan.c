@@ -227,7 +227,7 @@ static void measure(const struct run *r)
 		in.loads = r->cases->loads + (int64_t)i * r->cases->n_experts;
 		const uint64_t start = ferry_now_ns();
 
-		if (ferry_plan(planner, &in, &plan))
+		if (ferry_plan_make(planner, &in, &plan))
 			die(ferry_last_error());
 		us[i] = (double)(ferry_now_ns() - start) / 1000;
 		const double mean = (double)plan.total / r->n_ranks;

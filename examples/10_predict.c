@@ -116,7 +116,7 @@ static void plan(struct setup *s)
 	in.cost = &cost;
 	in.window_ns = s->window_ns;
 	s->plan.size = sizeof(s->plan);
-	must(ferry_plan(planner, &in, &s->plan));
+	must(ferry_plan_make(planner, &in, &s->plan));
 	ferry_planner_destroy(planner);
 	ferry_placement_destroy(placement);
 }

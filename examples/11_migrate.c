@@ -86,7 +86,7 @@ static struct ferry_plan make_plan(const struct ferry_placement *placement,
 	in.placement = placement;
 	in.loads = loads;
 	in.layer = LAYER;
-	must(ferry_plan(planner, &in, &plan));
+	must(ferry_plan_make(planner, &in, &plan));
 	ferry_planner_destroy(planner);
 	return plan;
 }

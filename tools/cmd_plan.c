@@ -236,7 +236,7 @@ static int plan(const struct plan_args *args, const struct ferry_plan_in *in,
 	for (int i = 0; i < 2 && status == FERRY_OK; i++) {
 		const uint64_t begin_ns = ferry_now_ns();
 
-		status = ferry_plan(planner, in, &plan);
+		status = ferry_plan_make(planner, in, &plan);
 		r->plan_ns = (int64_t)(ferry_now_ns() - begin_ns);
 	}
 	ferry_planner_destroy(planner);

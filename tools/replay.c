@@ -144,7 +144,7 @@ static bool find_bound(struct replay_layer *l, struct ferry_plan_in *in,
 
 	if (l->policy < REPLAY_FREEBALANCE || !knew) {
 		in->loads = loads;
-		if (!replay_check(l, ferry_plan(l->planner, in, &l->plan)))
+		if (!replay_check(l, ferry_plan_make(l->planner, in, &l->plan)))
 			return false;
 	}
 	cell->bound = l->plan.total
@@ -192,7 +192,7 @@ static bool run_plan(struct replay_layer *l,
 {
 	const uint64_t begin_ns = ferry_now_ns();
 
-	if (!replay_check(l, ferry_plan(l->planner, in, &l->plan)))
+	if (!replay_check(l, ferry_plan_make(l->planner, in, &l->plan)))
 		return false;
 	cell->plan_ns = (int64_t)(ferry_now_ns() - begin_ns);
 	take_moves(l, cell);

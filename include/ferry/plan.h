@@ -165,8 +165,8 @@ FERRY_API void ferry_planner_destroy(struct ferry_planner *planner);
  * Errors: INVAL, RANGE (naming array, index, value and what is allowed).
  */
 FERRY_API enum ferry_status
-ferry_plan(struct ferry_planner *planner, const struct ferry_plan_in *in,
-           struct ferry_plan *plan) FERRY_MUST_CHECK;
+ferry_plan_make(struct ferry_planner *planner, const struct ferry_plan_in *in,
+                struct ferry_plan *plan) FERRY_MUST_CHECK;
 
 /**
  * The placement after a plan: same slots and split; version is that of
@@ -190,7 +190,7 @@ FERRY_API size_t ferry_plan_explain(const struct ferry_plan_in *in,
 
 /**
  * Load of every rank, in tokens, into rank_loads[n_ranks], counted as
- * ferry_plan counts it, not divided by speed. Errors: INVAL, RANGE, NOMEM.
+ * ferry_plan_make counts it, not divided by speed. Errors: INVAL, RANGE, NOMEM.
  */
 FERRY_API enum ferry_status
 ferry_rank_loads(const struct ferry_placement *placement, const int64_t *loads,
@@ -203,7 +203,7 @@ ferry_rank_loads(const struct ferry_placement *placement, const int64_t *loads,
  * sum over an expert's replicas is its load; the placement's own split does not
  * matter. Ties are settled by a fixed rule. `speed` as in ferry_plan_in;
  * *max_load, where not NULL, is the fullest rank's load as in struct
- * ferry_plan.
+ * ferry_plan_make.
  * Errors: INVAL, RANGE, NOMEM.
  */
 FERRY_API enum ferry_status
@@ -230,7 +230,7 @@ struct ferry_cost_curve {
 	}
 
 /**
- * Turns tokens of experts into loads for ferry_plan, rounded to nearest, ties
+ * Turns tokens of experts into loads for ferry_plan_make, rounded to nearest, ties
  * up. in and out may be the same [n]. An expert without tokens costs nothing.
  * Errors: INVAL, RANGE (a point, or what costs more than FERRY_MAX_LOAD).
  */

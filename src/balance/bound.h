@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Certified lower bounds on the fullest rank's load, in the unit of struct
- * ferry_plan: no plan of the allowed moves ends below them. Formulas and
+ * ferry_plan_make: no plan of the allowed moves ends below them. Formulas and
  * proofs: docs/balance.md.
  *
  * They argue with items: what an occupied slot holds, and the least that it

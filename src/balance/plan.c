@@ -178,9 +178,9 @@ static int64_t bound_of(struct ferry_planner *pl, int64_t load_after)
 	return ferry_bound_budget(&pl->bound, &pl->problem, bound, load_after);
 }
 
-enum ferry_status ferry_plan(struct ferry_planner *planner,
-                             const struct ferry_plan_in *in,
-                             struct ferry_plan *plan)
+enum ferry_status ferry_plan_make(struct ferry_planner *planner,
+                                  const struct ferry_plan_in *in,
+                                  struct ferry_plan *plan)
 {
 	struct ferry_plan_in own;
 

@@ -115,7 +115,7 @@ static uint64_t digest(struct ferry_planner *planner, struct plan_case *c)
 {
 	static struct ferry_plan plan = {.size = sizeof(plan)};
 
-	must(ferry_plan(planner, &c->in, &plan));
+	must(ferry_plan_make(planner, &c->in, &plan));
 	uint64_t h = hash_u64(plan.hash, (uint64_t)plan.load_before);
 
 	h = hash_u64(h, (uint64_t)plan.load_after);

@@ -28,7 +28,7 @@ struct gaps {
 static const struct ferry_plan *make_plan(const struct golden *g,
                                           const struct ferry_plan_in *in)
 {
-	if (ferry_plan(planner, in, &plan))
+	if (ferry_plan_make(planner, in, &plan))
 		fail_msg("%s: %s", g->name, ferry_last_error());
 	return &plan;
 }

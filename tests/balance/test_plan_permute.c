@@ -120,8 +120,9 @@ static void rename_all(const int32_t *rank, const int32_t *expert)
 
 static void same_plan(const int32_t *rank, const int32_t *expert)
 {
-	assert_int_equal(ferry_plan(planner, &before.in, &plan), FERRY_OK);
-	assert_int_equal(ferry_plan(planner, &after.in, &permuted), FERRY_OK);
+	assert_int_equal(ferry_plan_make(planner, &before.in, &plan), FERRY_OK);
+	assert_int_equal(ferry_plan_make(planner, &after.in, &permuted),
+	                 FERRY_OK);
 	assert_int_equal(permuted.load_before, plan.load_before);
 	assert_int_equal(permuted.bound, plan.bound);
 	assert_int_equal(permuted.load_after, plan.load_after);

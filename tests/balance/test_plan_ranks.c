@@ -82,7 +82,7 @@ static void draw(const struct rank *rank, struct plan_case *c, int i,
 static struct word plan_once(struct desk *d)
 {
 	d->plan.size = sizeof(d->plan);
-	RANKS_OK(ferry_plan(d->planner, &d->problem.in, &d->plan));
+	RANKS_OK(ferry_plan_make(d->planner, &d->problem.in, &d->plan));
 	struct word w = {.hash = d->plan.hash,
 	                 .load_after = d->plan.load_after,
 	                 .bound = d->plan.bound};

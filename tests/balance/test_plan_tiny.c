@@ -21,7 +21,7 @@ static void hold(const struct plan_case *c, int *n_optimal)
 {
 	const int64_t best = brute_best(c);
 
-	if (ferry_plan(planner, &c->in, &plan))
+	if (ferry_plan_make(planner, &c->in, &plan))
 		fail_msg("%s", ferry_last_error());
 	if (plan.bound > best || plan.load_after < best ||
 	    plan.load_after > plan.load_before)

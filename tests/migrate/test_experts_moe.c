@@ -247,7 +247,7 @@ static void make_plan(struct model *m, int32_t layer, const int64_t *loads)
 		in.rule = policy->rule;
 		in.gamma_milli = policy->gamma_milli;
 		m->plan.size = sizeof(m->plan);
-		RANKS_OK(ferry_plan(m->planner, &in, &m->plan));
+		RANKS_OK(ferry_plan_make(m->planner, &in, &m->plan));
 	}
 	m->n_moves += m->plan.n_moves;
 }
