@@ -203,7 +203,7 @@ ferry_rank_loads(const struct ferry_placement *placement, const int64_t *loads,
  * sum over an expert's replicas is its load; the placement's own split does not
  * matter. Ties are settled by a fixed rule. `speed` as in ferry_plan_in;
  * *max_load, where not NULL, is the fullest rank's load as in struct
- * ferry_plan_make.
+ * ferry_plan.
  * Errors: INVAL, RANGE, NOMEM.
  */
 FERRY_API enum ferry_status
