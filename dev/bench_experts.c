@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Time of migration between two ranks: swaps are pushed, both ways at once, in
- * turn with plain memcpy of the same sizes between two segments of the same
- * size; and the time of a commit that all have staged and come to. The sums of
- * figures are in dev/migrate.md.
+ * turn with plain memcpy of as many bytes between segments of the same size,
+ * by the time that the thread had a core; by the clock, until this rank knows
+ * that all is staged; and the commit when both have come. dev/migrate.md has
+ * figures.
  *
  *     ferry run -n 2 -- bench_experts
  */
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <ferry/ferry.h>
 
@@ -19,6 +22,7 @@
 enum {
 	SLOTS = 16, /* of a rank; experts too */
 	STAGING = 8,
+	BUFFERS = SLOTS + STAGING,
 	STEPS = 60,
 };
 
@@ -38,8 +42,10 @@ struct bench {
 
 /* All times in ns, of one rank; then the slower rank of each step. */
 struct figures {
-	uint64_t copy[STEPS];
-	uint64_t push[STEPS];
+	uint64_t copy[STEPS];   /* of the core */
+	uint64_t push[STEPS];   /* likewise, in ferry_experts_start */
+	uint64_t clock[STEPS];  /* of both copies, by the clock */
+	uint64_t staged[STEPS]; /* until staged, by the clock */
 	uint64_t commit[STEPS]; /* all of the call */
 	uint64_t change[STEPS]; /* without waiting for the other rank */
 };
@@ -59,7 +65,15 @@ static void meet(struct bench *b)
 	must(ferry_segment_signal(b->segment, !b->rank, 0));
 	b->n_meetings++;
 	while (ferry_segment_read(b->segment, 0) < b->n_meetings)
-		;
+		sched_yield();
+}
+
+static uint64_t core_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static void open_all(struct bench *b)
@@ -89,10 +103,9 @@ static void open_all(struct bench *b)
 		for (int t = 0; t < 3; t++)
 			memset(ferry_experts_tensor(b->experts, 0, NULL, i, t),
 			       i, b->tensor_bytes[t]);
-	must(ferry_segment_open(b->world, (SLOTS + STAGING) * b->expert_bytes,
-	                        1, &b->segment));
-	memset(ferry_segment_base(b->segment), 1,
-	       (SLOTS + STAGING) * b->expert_bytes);
+	must(ferry_segment_open(b->world, BUFFERS * b->expert_bytes, 1,
+	                        &b->segment));
+	memset(ferry_segment_base(b->segment), 1, BUFFERS * b->expert_bytes);
 }
 
 static void close_all(struct bench *b)
@@ -107,25 +120,25 @@ static void close_all(struct bench *b)
 }
 
 /* Own experts to the other's staging by memcpy, in turn as migration does. */
-static uint64_t copy_plainly(struct bench *b, int step)
+static void copy_plainly(struct bench *b, struct figures *f, int step)
 {
 	unsigned char *own = ferry_segment_base(b->segment);
 	unsigned char *peer = ferry_segment_ptr(b->segment, !b->rank);
 	const size_t bytes = b->expert_bytes;
 
 	meet(b);
-	const uint64_t begin = ferry_now_ns();
+	const uint64_t begin = ferry_now_ns(), begin_core = core_ns();
 
 	for (int i = 0; i < b->n_swaps; i++) {
 		const int k = step * b->n_swaps + i;
 
-		memcpy(peer + (size_t)(SLOTS + k % STAGING) * bytes,
-		       own + (size_t)(k * 5 % SLOTS) * bytes, bytes);
+		/* All of the pool takes turns there, too. */
+		memcpy(peer + (size_t)((7 * k + 3) % BUFFERS) * bytes,
+		       own + (size_t)(5 * k % BUFFERS) * bytes, bytes);
 	}
-	const uint64_t end = ferry_now_ns();
-
+	f->copy[step] = core_ns() - begin_core;
 	meet(b);
-	return end - begin;
+	f->clock[step] = ferry_now_ns() - begin;
 }
 
 static void swap_slots(const struct ferry_placement *p, int step, int n_swaps,
@@ -149,8 +162,7 @@ static void swap_slots(const struct ferry_placement *p, int step, int n_swaps,
 	}
 }
 
-/* Until this rank knows that all is staged everywhere. */
-static uint64_t push(struct bench *b, int step)
+static void push(struct bench *b, struct figures *f, int step)
 {
 	struct ferry_plan plan;
 	bool staged = false;
@@ -158,12 +170,15 @@ static uint64_t push(struct bench *b, int step)
 	swap_slots(ferry_experts_placement(b->experts, 0), step, b->n_swaps,
 	           &plan);
 	meet(b);
-	const uint64_t begin = ferry_now_ns();
+	const uint64_t begin = ferry_now_ns(), begin_core = core_ns();
 
 	must(ferry_experts_start(b->experts, 0, &plan, NULL, NULL));
-	while (!staged)
+	f->push[step] = core_ns() - begin_core;
+	while (!staged) {
 		must(ferry_experts_poll(b->experts, 0, &staged));
-	return ferry_now_ns() - begin;
+		sched_yield();
+	}
+	f->staged[step] = ferry_now_ns() - begin;
 }
 
 static void commit(struct bench *b, struct figures *f, int step)
@@ -206,15 +221,16 @@ static uint64_t share(const uint64_t *sorted, int percent)
 static void print(const struct bench *b, const struct figures *f)
 {
 	const double bytes = (double)b->expert_bytes * b->n_swaps;
-	const double push_gb = bytes / (double)share(f->push, 50);
-	const double copy_gb = bytes / (double)share(f->copy, 50);
 
-	printf("%-5s %9zu %5d %8.2f %8.2f %6.0f %8.2f %6.0f %8.1f %8.1f %8.1f "
-	       "%8.1f\n",
-	       b->mode ? "copy" : "remap", b->expert_bytes, b->n_swaps, push_gb,
-	       copy_gb, 100 * push_gb / copy_gb,
-	       bytes / (double)share(f->push, 0),
-	       100 * (double)share(f->copy, 0) / (double)share(f->push, 0),
+	printf("%-5s %9zu %5d %8.2f %8.2f %5.0f %8.2f %8.2f %5.0f %8.1f %8.1f "
+	       "%8.1f %8.1f\n",
+	       b->mode ? "copy" : "remap", b->expert_bytes, b->n_swaps,
+	       bytes / (double)share(f->push, 50),
+	       bytes / (double)share(f->copy, 50),
+	       100 * (double)share(f->copy, 50) / (double)share(f->push, 50),
+	       bytes / (double)share(f->staged, 0),
+	       bytes / (double)share(f->clock, 0),
+	       100 * (double)share(f->clock, 0) / (double)share(f->staged, 0),
 	       (double)share(f->commit, 0) / 1e3,
 	       (double)share(f->commit, 50) / 1e3,
 	       (double)share(f->commit, 90) / 1e3,
@@ -230,13 +246,15 @@ static void measure(struct bench *b)
 
 	open_all(b);
 	for (int i = 0; i < STEPS; i++) {
-		f.copy[i] = copy_plainly(b, i);
-		f.push[i] = push(b, i);
+		copy_plainly(b, &f, i);
+		push(b, &f, i);
 		commit(b, &f, i);
 	}
 	must(ferry_world_allgather(b->world, &f, both, sizeof(f)));
 	merge(own->copy, both[!b->rank].copy);
 	merge(own->push, both[!b->rank].push);
+	merge(own->clock, both[!b->rank].clock);
+	merge(own->staged, both[!b->rank].staged);
 	merge(own->commit, both[!b->rank].commit);
 	merge(own->change, both[!b->rank].change);
 	if (b->rank == 0)
@@ -256,12 +274,13 @@ int main(void)
 	}
 	b.rank = ferry_world_rank(b.world);
 	if (b.rank == 0)
-		printf("# %s, fabric %s, %d swaps of 2 ranks; GB/s a rank and "
-		       "direction, commit in us\n"
-		       "#      bytes swaps     push   memcpy      %%     best"
-		       "      %%     best      p50      p90   change\n",
-		       ferry_version_text(), ferry_world_fabric(b.world),
-		       STEPS);
+		printf("# %s, fabric %s, %d plans of 2 ranks\n"
+		       "# GB/s of a rank, each way: p50 by the time of the "
+		       "core, best by the clock; commit in us\n"
+		       "# %9s %5s %8s %8s %5s %8s %8s %5s %8s %8s %8s %8s\n",
+		       ferry_version_text(), ferry_world_fabric(b.world), STEPS,
+		       "bytes", "swaps", "push", "memcpy", "%", "staged",
+		       "memcpy", "%", "best", "p50", "p90", "change");
 	for (int m = 0; m < 2; m++)
 		for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 			for (int32_t n = 1; n <= 4; n *= 4) {

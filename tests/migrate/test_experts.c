@@ -11,8 +11,11 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
+
+#include <ferry/trace.h>
 
 #include "core/bits.h"
 #include "core/placement_inner.h"
@@ -504,6 +507,76 @@ static void test_mismatch(void **state)
 	run(*state, 4, other_plan, &shape);
 }
 
+/* Quotas follow the loads, also where no expert moves. */
+static void quotas(struct rank *rank)
+{
+	struct lab *lab = lab_open(rank, rank->arg);
+	const struct ferry_placement *old =
+		ferry_experts_placement(lab->experts, 0);
+	struct ferry_plan plan = {.size = sizeof(plan), .hash = 1};
+	const struct ferry_placement *next = NULL;
+	int64_t loads[13];
+
+	for (int e = 0; e < 13; e++)
+		loads[e] = 10 + e;
+	RANKS_OK(ferry_experts_start(lab->experts, 0, &plan, loads, NULL));
+	RANKS_OK(ferry_experts_commit(lab->experts, 0, NULL, &next, NULL));
+	RANKS_EQ(ferry_placement_version(next), 1);
+	RANKS_CHECK(ferry_placement_hash(next) != ferry_placement_hash(old));
+	lab_check(lab, 0, old);
+	lab_check(lab, 0, next);
+	/* Rank 1 has foreseen something else. */
+	loads[3] += rank->rank == 1;
+	RANKS_OK(ferry_experts_start(lab->experts, 0, &plan, loads, NULL));
+	RANKS_STATUS(ferry_experts_commit(lab->experts, 0, NULL, NULL, NULL),
+	             FERRY_MISMATCH);
+	RANKS_TEXT(ferry_last_error(), "or with different loads");
+}
+
+static void test_quotas(void **state)
+{
+	struct lab_shape shape = lab_small(seed + 12, FERRY_EXPERTS_REMAP);
+
+	shape.split = FERRY_SPLIT_QUOTA;
+	run(*state, 3, quotas, &shape);
+}
+
+/* With FERRY_TRACE pushes and commits are events. */
+static void traced(struct rank *rank)
+{
+	struct lab *lab = lab_open(rank, rank->arg);
+	uint64_t rng = lab->shape.seed;
+	static _Thread_local char text[1 << 16];
+	char path[64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/tmp/ferry-test-%d-%d.json",
+	         (int)getpid(), rank->rank);
+	step(lab, 0, &rng, 2);
+	RANKS_OK(ferry_trace_write(rank->world, path));
+	file = fopen(path, "r");
+	RANKS_CHECK(file != NULL);
+	text[fread(text, 1, sizeof(text) - 1, file)] = 0;
+	fclose(file);
+	remove(path);
+	RANKS_TEXT(text, "experts_start");
+	RANKS_TEXT(text, "experts_commit");
+	RANKS_TEXT(text, "migrate");
+}
+
+static void test_traced(void **state)
+{
+	const struct lab_setting *setting = *state;
+	const struct lab_setting with = {
+		.fabric = setting->fabric,
+		.kind = setting->kind,
+		.options = "TRACE=/dev/null",
+	};
+	struct lab_shape shape = lab_small(seed + 13, FERRY_EXPERTS_REMAP);
+
+	run(&with, 2, traced, &shape);
+}
+
 static void expect_start(struct lab *lab, const struct ferry_plan *plan,
                          enum ferry_status status, const char *text)
 {
@@ -694,6 +767,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_mismatch),
 	cmocka_unit_test(test_refusals),
 	cmocka_unit_test(test_bad_opens),
+	cmocka_unit_test(test_quotas),
+	cmocka_unit_test(test_traced),
 };
 
 enum { N_TESTS = sizeof(tests) / sizeof(*tests) };

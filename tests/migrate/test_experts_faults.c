@@ -17,7 +17,7 @@
 #include "core/bits.h"
 #include "experts_lab.h"
 
-enum { STEPS = 30, SHORT_MS = 500, N_RANKS = 4 };
+enum { STEPS = 30, SHORT_MS = 500, N_RANKS = 4, SHARED_BYTES = 4096 };
 
 static uint64_t seed;
 
@@ -49,7 +49,7 @@ static void run(const struct lab_setting *setting, int32_t n_ranks,
 		.killed = killed,
 		.timeout_ms = course->stalls ? SHORT_MS : 0,
 		.arg = (void *)(uintptr_t)course,
-		.shared_bytes = sizeof(struct board),
+		.shared_bytes = SHARED_BYTES,
 		.shared = &shared,
 	};
 
@@ -446,6 +446,109 @@ static void test_reopens(void **state)
 	}
 }
 
+/* A team that survivors open anew, in memory that all threads share. */
+struct anew {
+	struct board board;
+	struct ferry_team *team;
+};
+
+_Static_assert(sizeof(struct anew) <= SHARED_BYTES, "it fits");
+
+static struct ferry_experts *open_anew(struct ferry_world *world,
+                                       const struct lab *lab,
+                                       struct ferry_placement **placement)
+{
+	struct ferry_placement_config config = FERRY_PLACEMENT_CONFIG_INIT;
+	struct ferry_experts_config c = FERRY_EXPERTS_CONFIG_INIT;
+	struct ferry_experts *x;
+
+	config.n_experts = lab->shape.n_experts;
+	config.n_ranks = ferry_world_size(world);
+	RANKS_OK(ferry_placement_create(&config, placement));
+	c.n_layers = 1;
+	c.placements = (const struct ferry_placement *const *)placement;
+	c.n_tensors = lab->shape.n_tensors;
+	c.tensor_bytes = lab->shape.tensor_bytes;
+	RANKS_OK(ferry_experts_open(world, &c, &x));
+	return x;
+}
+
+/* Copies an expert out of the broken pool if it is there. */
+static void rescue(const struct lab *lab, struct ferry_experts *to,
+                   int32_t expert, int32_t own_slot)
+{
+	const struct ferry_placement *p =
+		ferry_experts_placement(lab->experts, 0);
+	int32_t own = 0;
+
+	for (int32_t s = 0; s < ferry_placement_n_slots(p); s++) {
+		if (ferry_placement_rank(p, s) != lab->rank->rank)
+			continue;
+		if (ferry_placement_expert(p, s) != expert) {
+			own++;
+			continue;
+		}
+		for (int32_t t = 0; t < lab->shape.n_tensors; t++)
+			memcpy(ferry_experts_tensor(to, 0, NULL, own_slot, t),
+			       ferry_experts_tensor(lab->experts, 0, NULL, own,
+			                            t),
+			       lab->shape.tensor_bytes[t]);
+		for (size_t at = 0; at < lab->shape.tensor_bytes[0]; at++)
+			RANKS_EQ(((unsigned char *)ferry_experts_tensor(
+					 to, 0, NULL, own_slot, 0))[at],
+			         lab_byte(lab, 0, expert, 0, at));
+		return;
+	}
+}
+
+/* After a death: a smaller world, and weights from the old one's pool. */
+static void goes_on(struct rank *rank)
+{
+	const struct course *course = rank->arg;
+	struct lab *lab = lab_open(rank, &course->shape);
+	struct anew *anew = rank->shared;
+	struct ferry_world_config config = FERRY_WORLD_CONFIG_INIT;
+	const enum ferry_status status = go_on(lab, STEPS);
+	struct ferry_placement *placement;
+	struct ferry_world *world;
+
+	if (rank->rank == course->root)
+		ranks_die();
+	expect_end(lab, status);
+	if (rank->rank == 0)
+		RANKS_OK(ferry_team_create(rank->n_ranks - 1, &anew->team));
+	ranks_meet(2, rank->n_ranks - 1);
+	config.team = anew->team;
+	config.rank = rank->rank - (rank->rank > course->root);
+	config.fabric = "local";
+	RANKS_OK(ferry_world_open(&config, &world));
+	struct ferry_experts *x = open_anew(world, lab, &placement);
+
+	for (int32_t s = 0, own = 0; s < lab->shape.n_experts; s++)
+		if (ferry_placement_rank(placement, s) == config.rank)
+			rescue(lab, x, s, own++);
+	const struct ferry_plan none = {.size = sizeof(none)};
+
+	RANKS_OK(ferry_experts_start(x, 0, &none, NULL, NULL));
+	RANKS_OK(ferry_experts_commit(x, 0, NULL, NULL, NULL));
+	ferry_experts_close(x);
+	ferry_placement_destroy(placement);
+	ferry_world_close(world);
+	ranks_meet(3, rank->n_ranks - 1);
+	if (rank->rank == 0)
+		ferry_team_destroy(anew->team);
+}
+
+static void test_goes_on(void **state)
+{
+	const struct lab_setting *setting = *state;
+	struct course course = course_of(FERRY_EXPERTS_REMAP);
+
+	if (strcmp(setting->name, "local"))
+		skip();
+	run(*state, 3, "kill:rank=1,after=30", RANKS_BIT(1), goes_on, &course);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_killed_in_push),
 	cmocka_unit_test(test_killed_telling),
@@ -458,6 +561,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_leaves),
 	cmocka_unit_test(test_ends),
 	cmocka_unit_test(test_reopens),
+	cmocka_unit_test(test_goes_on),
 };
 
 enum { N_TESTS = sizeof(tests) / sizeof(*tests) };
