@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The small model of experts_lab.h: its shapes, weights, plans, checks. */
-#include "experts_lab.h"
-
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <cmocka.h>
+
 #include "core/bits.h"
+#include "experts_lab.h"
 
 const struct lab_setting lab_settings[] = {
 	{"local", "local", RANKS_THREADS, ""},
@@ -348,4 +352,46 @@ struct ferry_experts_stats lab_stats(const struct lab *lab)
 
 	RANKS_OK(ferry_experts_get_stats(lab->experts, &stats));
 	return stats;
+}
+
+struct ferry_plan lab_one_swap(const struct ferry_placement *placement,
+                               int32_t layer)
+{
+	struct ferry_plan plan = {.size = sizeof(plan), .layer = layer};
+
+	for (uint64_t s = 0; plan.n_moves < 1; s++) {
+		uint64_t rng = s;
+
+		lab_plan(placement, layer, &rng, 1, false, 1, &plan);
+	}
+	return plan;
+}
+
+void lab_run(const struct lab_setting *setting, int32_t n_ranks,
+             ranks_body *body, const void *arg)
+{
+	const struct ranks how = {
+		.kind = setting->kind,
+		.n_ranks = n_ranks,
+		.fabric = setting->fabric,
+		.options = setting->options,
+		.arg = (void *)(uintptr_t)arg,
+	};
+
+	ranks_run(&how, body);
+}
+
+int lab_main(const struct CMUnitTest *tests, size_t n)
+{
+	struct CMUnitTest runs[LAB_TESTS];
+	int failed = 0;
+
+	for (const struct lab_setting *s = lab_settings; s->name; s++) {
+		for (size_t i = 0; i < n; i++) {
+			runs[i] = tests[i];
+			runs[i].initial_state = (void *)(uintptr_t)s;
+		}
+		failed += _cmocka_run_group_tests(s->name, runs, n, NULL, NULL);
+	}
+	return failed;
 }

@@ -11,7 +11,9 @@
 
 #include "support/ranks.h"
 
-enum { LAB_LAYERS = 4, LAB_TENSORS = 4 };
+enum { LAB_LAYERS = 4, LAB_TENSORS = 4, LAB_TESTS = 16 };
+
+struct CMUnitTest;
 
 /* A fabric, and who the ranks are. */
 struct lab_setting {
@@ -79,6 +81,20 @@ int32_t lab_wrong(const struct lab *lab, int32_t layer,
 /* Number of a byte of an expert: what it is filled with. */
 unsigned char lab_byte(const struct lab *lab, int32_t layer, int32_t expert,
                        int32_t tensor, size_t at);
+
+/* A plan of one swap. */
+struct ferry_plan lab_one_swap(const struct ferry_placement *placement,
+                               int32_t layer);
+
+/* One run of a body on a fabric. */
+void lab_run(const struct lab_setting *setting, int32_t n_ranks,
+             ranks_body *body, const void *arg);
+
+/*
+ * Up to LAB_TESTS tests on every fabric; *state is its setting. The number
+ * that failed.
+ */
+int lab_main(const struct CMUnitTest *tests, size_t n);
 
 struct ferry_experts_stats lab_stats(const struct lab *lab);
 

@@ -2,7 +2,7 @@
 /*
  * Registered experts on every fabric: random plans for many steps with every
  * byte of every tensor checked in every state, several plans in flight, two
- * micro-batches, bounded staging, and what is refused.
+ * micro-batches, bounded staging. What is refused: test_experts_refusals.c.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -24,21 +24,6 @@
 enum { STEPS = 24, IN_PER_PLAN = 3 };
 
 static uint64_t seed;
-
-/* One run of a body on every fabric. */
-static void run(const struct lab_setting *setting, int32_t n_ranks,
-                ranks_body *body, const struct lab_shape *shape)
-{
-	const struct ranks how = {
-		.kind = setting->kind,
-		.n_ranks = n_ranks,
-		.fabric = setting->fabric,
-		.options = setting->options,
-		.arg = (void *)(uintptr_t)shape,
-	};
-
-	ranks_run(&how, body);
-}
 
 /* Start and commit, as a layer of a forward pass does. */
 static const struct ferry_placement *step(struct lab *lab, int32_t layer,
@@ -104,7 +89,7 @@ static void test_random_plans(void **state)
 				seed + (uint64_t)n_ranks,
 				m ? FERRY_EXPERTS_COPY : FERRY_EXPERTS_REMAP);
 
-			run(*state, n_ranks, random_plans, &shape);
+			lab_run(*state, n_ranks, random_plans, &shape);
 		}
 }
 
@@ -122,7 +107,7 @@ static void test_large_experts(void **state)
 			.tensor_bytes = {(1 << 20) + 12345, 77777},
 		};
 
-		run(*state, 3, random_plans, &shape);
+		lab_run(*state, 3, random_plans, &shape);
 	}
 }
 
@@ -201,7 +186,7 @@ static void test_many_in_flight(void **state)
 
 		shape.n_layers = 4;
 		shape.n_staging = 8;
-		run(*state, 2 + i, many_in_flight, &shape);
+		lab_run(*state, 2 + i, many_in_flight, &shape);
 	}
 }
 
@@ -241,22 +226,8 @@ static void test_two_batches(void **state)
 	struct lab_shape shape = lab_small(seed + 5, FERRY_EXPERTS_REMAP);
 
 	shape.n_staging = 16;
-	run(*state, 4, two_batches, &shape);
-	run(*state, 2, two_batches, &shape);
-}
-
-/* The first swap of two experts between ranks 0 and 1. */
-static struct ferry_plan one_swap(const struct ferry_placement *p,
-                                  int32_t layer)
-{
-	struct ferry_plan plan = {.size = sizeof(plan), .layer = layer};
-
-	for (uint64_t s = 0; plan.n_moves < 1; s++) {
-		uint64_t rng = s;
-
-		lab_plan(p, layer, &rng, 1, false, 1, &plan);
-	}
-	return plan;
+	lab_run(*state, 4, two_batches, &shape);
+	lab_run(*state, 2, two_batches, &shape);
 }
 
 /* COPY overwrites: not while somebody reads, and then it is asked again. */
@@ -266,7 +237,7 @@ static void copy_in_use(struct rank *rank)
 	struct lab *lab = lab_open(rank, shape);
 	const struct ferry_placement *a =
 		ferry_experts_acquire(lab->experts, 1);
-	const struct ferry_plan plan = one_swap(a, 1);
+	const struct ferry_plan plan = lab_one_swap(a, 1);
 	const struct ferry_placement *b = NULL;
 	struct ferry_usage *usage;
 
@@ -294,7 +265,7 @@ static void test_copy_in_use(void **state)
 {
 	struct lab_shape shape = lab_small(seed + 6, FERRY_EXPERTS_COPY);
 
-	run(*state, 3, copy_in_use, &shape);
+	lab_run(*state, 3, copy_in_use, &shape);
 }
 
 /* Started by a second thread, while this one reads weights. */
@@ -344,7 +315,7 @@ static void test_second_thread(void **state)
 {
 	struct lab_shape shape = lab_small(seed + 7, FERRY_EXPERTS_REMAP);
 
-	run(*state, 3, second_thread, &shape);
+	lab_run(*state, 3, second_thread, &shape);
 }
 
 /* Commits; has it changed anything? The report must say the same. */
@@ -380,12 +351,12 @@ static void bounded(struct rank *rank)
 	RANKS_TEXT(ferry_last_error(), "3 experts come to rank");
 	RANKS_EQ(lab_stats(lab).n_started, 0);
 	for (int32_t l = 0; l < 2; l++) {
-		plan = one_swap(p[l], l);
+		plan = lab_one_swap(p[l], l);
 		RANKS_OK(ferry_experts_start(lab->experts, l, &plan, NULL,
 		                             NULL));
 	}
 	/* Both are full: not now, and nothing moves. */
-	plan = one_swap(p[2], 2);
+	plan = lab_one_swap(p[2], 2);
 	RANKS_OK(ferry_experts_start(lab->experts, 2, &plan, NULL, NULL));
 	RANKS_EQ(lab_stats(lab).staging_in_use, 2);
 	for (int32_t l = 0; l < 3; l++)
@@ -407,104 +378,8 @@ static void test_bounded(void **state)
 
 		shape.n_staging = 2;
 		shape.uneven = false;
-		run(*state, 2, bounded, &shape);
+		lab_run(*state, 2, bounded, &shape);
 	}
-}
-
-/* Rank 2 has planned something else. */
-static void other_plan(struct rank *rank)
-{
-	struct lab *lab = lab_open(rank, rank->arg);
-	const struct ferry_placement *p =
-		ferry_experts_placement(lab->experts, 0);
-	struct ferry_plan plan = one_swap(p, 0);
-	void *address = ferry_experts_tensor(lab->experts, 0, NULL, 0, 0);
-
-	if (rank->rank == 2)
-		plan.hash++;
-	RANKS_OK(ferry_experts_start(lab->experts, 0, &plan, NULL, NULL));
-	RANKS_STATUS(ferry_experts_commit(lab->experts, 0, NULL, NULL, NULL),
-	             FERRY_MISMATCH);
-	RANKS_TEXT(ferry_last_error(), "rank 2 has started plan");
-	RANKS_TEXT(ferry_last_error(), "experts_commit: layer 0, version 0");
-	RANKS_STATUS(ferry_experts_start(lab->experts, 1, &plan, NULL, NULL),
-	             FERRY_BROKEN);
-	RANKS_STATUS(ferry_experts_abandon(lab->experts, 0), FERRY_BROKEN);
-	RANKS_CHECK(ferry_experts_placement(lab->experts, 0) == p);
-	RANKS_CHECK(ferry_experts_tensor(lab->experts, 0, p, 0, 0) == address);
-	lab_check(lab, 0, p);
-}
-
-/* Rank 1 starts another layer. */
-static void other_layer(struct rank *rank)
-{
-	struct lab *lab = lab_open(rank, rank->arg);
-	const int32_t layer = rank->rank == 1 ? 2 : 0;
-	const struct ferry_plan plan =
-		one_swap(ferry_experts_placement(lab->experts, layer), layer);
-
-	RANKS_OK(ferry_experts_start(lab->experts, layer, &plan, NULL, NULL));
-	RANKS_STATUS(
-		ferry_experts_commit(lab->experts, layer, NULL, NULL, NULL),
-		FERRY_MISMATCH);
-	RANKS_TEXT(ferry_last_error(), "rank 1 has started a plan of layer 2, "
-	                               "rank 0 one of layer 0");
-	lab_check(lab, layer, ferry_experts_placement(lab->experts, layer));
-}
-
-/* Rank 1 abandons what the others commit. */
-static void other_end(struct rank *rank)
-{
-	struct lab *lab = lab_open(rank, rank->arg);
-	const struct ferry_placement *p =
-		ferry_experts_placement(lab->experts, 0);
-	const struct ferry_plan plan = one_swap(p, 0);
-	enum ferry_status status;
-
-	RANKS_OK(ferry_experts_start(lab->experts, 0, &plan, NULL, NULL));
-	if (rank->rank == 1)
-		status = ferry_experts_abandon(lab->experts, 0);
-	else
-		status =
-			ferry_experts_commit(lab->experts, 0, NULL, NULL, NULL);
-	RANKS_STATUS(status, FERRY_MISMATCH);
-	RANKS_TEXT(ferry_last_error(), "rank 1 abandons the plan of layer 0, "
-	                               "rank 0 commits it");
-	RANKS_CHECK(ferry_experts_placement(lab->experts, 0) == p);
-	lab_check(lab, 0, p);
-}
-
-/* Rank 1 starts its second plan before it has ended the first. */
-static void other_order(struct rank *rank)
-{
-	struct lab *lab = lab_open(rank, rank->arg);
-	struct ferry_experts *x = lab->experts;
-	const struct ferry_plan a = one_swap(ferry_experts_placement(x, 0), 0);
-	const struct ferry_plan b = one_swap(ferry_experts_placement(x, 1), 1);
-
-	RANKS_OK(ferry_experts_start(x, 0, &a, NULL, NULL));
-	if (rank->rank == 1)
-		RANKS_OK(ferry_experts_start(x, 1, &b, NULL, NULL));
-	RANKS_OK(ferry_experts_commit(x, 0, NULL, NULL, NULL));
-	if (rank->rank != 1)
-		RANKS_OK(ferry_experts_start(x, 1, &b, NULL, NULL));
-	RANKS_STATUS(ferry_experts_commit(x, 1, NULL, NULL, NULL),
-	             FERRY_MISMATCH);
-	RANKS_TEXT(ferry_last_error(), "after different calls");
-	lab_check(lab, 0, ferry_experts_placement(x, 0));
-	lab_check(lab, 1, ferry_experts_placement(x, 1));
-}
-
-static void test_mismatch(void **state)
-{
-	struct lab_shape shape = lab_small(seed + 9, FERRY_EXPERTS_REMAP);
-
-	run(*state, 4, other_plan, &shape);
-	run(*state, 3, other_layer, &shape);
-	run(*state, 3, other_end, &shape);
-	run(*state, 3, other_order, &shape);
-	shape.mode = FERRY_EXPERTS_COPY;
-	run(*state, 4, other_plan, &shape);
 }
 
 /* Quotas follow the loads, also where no expert moves. */
@@ -538,7 +413,7 @@ static void test_quotas(void **state)
 	struct lab_shape shape = lab_small(seed + 12, FERRY_EXPERTS_REMAP);
 
 	shape.split = FERRY_SPLIT_QUOTA;
-	run(*state, 3, quotas, &shape);
+	lab_run(*state, 3, quotas, &shape);
 }
 
 /* With FERRY_TRACE pushes and commits are events. */
@@ -574,186 +449,7 @@ static void test_traced(void **state)
 	};
 	struct lab_shape shape = lab_small(seed + 13, FERRY_EXPERTS_REMAP);
 
-	run(&with, 2, traced, &shape);
-}
-
-static void expect_start(struct lab *lab, const struct ferry_plan *plan,
-                         enum ferry_status status, const char *text)
-{
-	RANKS_STATUS(ferry_experts_start(lab->experts, 0, plan, NULL, NULL),
-	             status);
-	RANKS_TEXT(ferry_last_error(), text);
-	RANKS_EQ(lab_stats(lab).n_started, 0);
-}
-
-/* Plans that do not fit the placement. */
-static void bad_plans(struct rank *rank)
-{
-	struct lab *lab = lab_open(rank, rank->arg);
-	const struct ferry_plan good =
-		one_swap(ferry_experts_placement(lab->experts, 0), 0);
-	struct ferry_plan bad = good;
-
-	bad.size = 8;
-	expect_start(lab, &bad, FERRY_INVAL, "size is 8");
-	bad = good;
-	bad.n_moves = FERRY_PLAN_MOVES + 1;
-	expect_start(lab, &bad, FERRY_RANGE, "n_moves is 257");
-	bad = good;
-	bad.layer = 2;
-	expect_start(lab, &bad, FERRY_INVAL, "the plan is for layer 2");
-	bad = good;
-	bad.moves[0].expert++;
-	expect_start(lab, &bad, FERRY_RANGE, "moves[0].expert is");
-	bad = good;
-	bad.moves[0].other = -1;
-	expect_start(lab, &bad, FERRY_RANGE, "moves[0].other is -1");
-	bad = good;
-	bad.moves[0].to_slot = 1 << 20;
-	expect_start(lab, &bad, FERRY_RANGE, "moves[0].to_slot is 1048576");
-	bad = good;
-	bad.moves[0].to_rank++;
-	expect_start(lab, &bad, FERRY_RANGE, "moves[0].to_rank is");
-	bad = good;
-	bad.moves[0].kind = (enum ferry_move_kind)7;
-	expect_start(lab, &bad, FERRY_INVAL, "moves[0].kind is 7");
-	bad = good;
-	bad.n_moves = 2;
-	bad.moves[1] = bad.moves[0];
-	expect_start(lab, &bad, FERRY_INVAL, "is in an earlier move");
-	expect_start(lab, NULL, FERRY_INVAL, "plan is NULL");
-}
-
-/* Calls out of place. */
-static void bad_calls(struct rank *rank)
-{
-	struct lab *lab = lab_open(rank, rank->arg);
-	struct ferry_experts *x = lab->experts;
-	const struct ferry_plan plan =
-		one_swap(ferry_experts_placement(x, 0), 0);
-	struct CUstream_st *stream = (void *)lab;
-	struct ferry_experts_stats unsized = {0};
-	bool staged;
-
-	RANKS_STATUS(ferry_experts_start(NULL, 0, &plan, NULL, NULL),
-	             FERRY_INVAL);
-	RANKS_STATUS(ferry_experts_start(x, 3, &plan, NULL, NULL), FERRY_RANGE);
-	RANKS_STATUS(ferry_experts_start(x, 0, &plan, NULL, stream),
-	             FERRY_INVAL);
-	RANKS_STATUS(ferry_experts_commit(x, 0, NULL, NULL, NULL), FERRY_STATE);
-	RANKS_STATUS(ferry_experts_commit(x, -1, NULL, NULL, NULL),
-	             FERRY_RANGE);
-	RANKS_STATUS(ferry_experts_poll(x, 0, &staged), FERRY_STATE);
-	RANKS_STATUS(ferry_experts_abandon(x, 0), FERRY_STATE);
-	RANKS_STATUS(ferry_experts_abandon(NULL, 0), FERRY_INVAL);
-	RANKS_STATUS(ferry_experts_get_stats(x, &unsized), FERRY_INVAL);
-	RANKS_STATUS(ferry_experts_get_stats(NULL, &unsized), FERRY_INVAL);
-	RANKS_OK(ferry_experts_start(x, 0, &plan, NULL, NULL));
-	RANKS_STATUS(ferry_experts_start(x, 0, &plan, NULL, NULL), FERRY_STATE);
-	RANKS_TEXT(ferry_last_error(), "layer 0 has a plan");
-	RANKS_STATUS(ferry_experts_poll(x, 0, NULL), FERRY_INVAL);
-	RANKS_STATUS(ferry_experts_commit(x, 0, stream, NULL, NULL),
-	             FERRY_INVAL);
-	RANKS_STATUS(ferry_experts_commit(x, 0, NULL, NULL,
-	                                  &(struct ferry_experts_report){0}),
-	             FERRY_INVAL);
-	RANKS_OK(ferry_experts_commit(x, 0, NULL, NULL, NULL));
-}
-
-/* Lookups of what is not there. */
-static void lookups(struct rank *rank)
-{
-	struct lab *lab = lab_open(rank, rank->arg);
-	struct ferry_experts *x = lab->experts;
-	const int32_t n = lab->n_own[0];
-
-	RANKS_CHECK(!ferry_experts_placement(x, -1));
-	RANKS_CHECK(!ferry_experts_placement(x, 3));
-	RANKS_CHECK(!ferry_experts_placement(NULL, 0));
-	RANKS_CHECK(!ferry_experts_acquire(NULL, 0));
-	RANKS_CHECK(!ferry_experts_acquire(x, 3));
-	ferry_experts_release(NULL, 0, NULL);
-	ferry_experts_release(x, 0, NULL);
-	ferry_experts_release(x, 0, lab->first[0]); /* not acquired */
-	RANKS_CHECK(!ferry_experts_tensor(NULL, 0, NULL, 0, 0));
-	RANKS_CHECK(!ferry_experts_tensor(x, 0, NULL, n, 0));
-	RANKS_CHECK(!ferry_experts_tensor(x, 0, NULL, -1, 0));
-	RANKS_CHECK(!ferry_experts_tensor(x, 0, NULL, 0, 4));
-	RANKS_CHECK(!ferry_experts_tensor(x, 0, lab->first[1], 0, 0));
-	RANKS_CHECK(ferry_experts_tensor(x, 0, lab->first[0], n - 1, 3) ==
-	            ferry_experts_tensor(x, 0, NULL, n - 1, 3));
-	RANKS_CHECK(lab_stats(lab).segment_bytes > 0);
-}
-
-static void test_refusals(void **state)
-{
-	struct lab_shape shape = lab_small(seed + 10, FERRY_EXPERTS_REMAP);
-
-	run(*state, 3, bad_plans, &shape);
-	run(*state, 3, bad_calls, &shape);
-	shape.uneven = false;
-	run(*state, 3, lookups, &shape);
-}
-
-/* Opens with one thing changed on one rank. */
-static void expect_open(struct rank *rank, const struct lab_shape *shape,
-                        enum ferry_status status, const char *text)
-{
-	struct lab lab;
-
-	lab_make(&lab, rank, shape);
-	const enum ferry_status got = lab_try(&lab);
-
-	lab_close(&lab);
-	RANKS_STATUS(got, status);
-	RANKS_TEXT(ferry_last_error(), text);
-}
-
-static void bad_opens(struct rank *rank)
-{
-	const struct lab_shape *good = rank->arg;
-	struct lab_shape bad = *good;
-
-	bad.n_tensors = 0;
-	expect_open(rank, &bad, FERRY_INVAL, "n_tensors is 0");
-	bad = *good;
-	bad.tensor_bytes[1] = 0;
-	expect_open(rank, &bad, FERRY_RANGE, "tensor_bytes[1] is 0");
-	bad = *good;
-	bad.n_staging = -1;
-	expect_open(rank, &bad, FERRY_INVAL, "n_staging is -1");
-	bad = *good;
-	bad.mode = (enum ferry_experts_mode)2;
-	expect_open(rank, &bad, FERRY_INVAL, "mode is 2");
-	bad = *good;
-	bad.n_staging += rank->rank == 1;
-	expect_open(rank, &bad, FERRY_MISMATCH,
-	            "n_staging is 7 on rank 1, 6 on rank 0");
-	bad = *good;
-	bad.tensor_bytes[2] += rank->rank == 2;
-	expect_open(rank, &bad, FERRY_MISMATCH,
-	            "tensor_bytes[2] is 2 on rank 2, 1 on rank 0");
-	bad = *good;
-	bad.seed += rank->rank == 1;
-	expect_open(rank, &bad, FERRY_MISMATCH, "hash of placements[0]");
-	bad = *good;
-	bad.n_layers -= rank->rank == 2;
-	expect_open(rank, &bad, FERRY_MISMATCH, "n_layers is 2 on rank 2");
-	RANKS_STATUS(ferry_experts_open(rank->world, NULL,
-	                                &(struct ferry_experts *){NULL}),
-	             FERRY_INVAL);
-	RANKS_STATUS(ferry_experts_open(NULL, NULL, NULL), FERRY_INVAL);
-	/* And after all that the right one. */
-	struct lab *lab = lab_open(rank, good);
-
-	lab_check(lab, 0, lab->first[0]);
-}
-
-static void test_bad_opens(void **state)
-{
-	struct lab_shape shape = lab_small(seed + 11, FERRY_EXPERTS_REMAP);
-
-	run(*state, 3, bad_opens, &shape);
+	lab_run(&with, 2, traced, &shape);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -764,28 +460,12 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_copy_in_use),
 	cmocka_unit_test(test_second_thread),
 	cmocka_unit_test(test_bounded),
-	cmocka_unit_test(test_mismatch),
-	cmocka_unit_test(test_refusals),
-	cmocka_unit_test(test_bad_opens),
 	cmocka_unit_test(test_quotas),
 	cmocka_unit_test(test_traced),
 };
 
-enum { N_TESTS = sizeof(tests) / sizeof(*tests) };
-
 int main(void)
 {
-	struct CMUnitTest runs[N_TESTS];
-	int failed = 0;
-
 	seed = ranks_seed();
-	for (const struct lab_setting *s = lab_settings; s->name; s++) {
-		for (int i = 0; i < N_TESTS; i++) {
-			runs[i] = tests[i];
-			runs[i].initial_state = (void *)(uintptr_t)s;
-		}
-		failed += _cmocka_run_group_tests(s->name, runs, N_TESTS, NULL,
-		                                  NULL);
-	}
-	return failed;
+	return lab_main(tests, sizeof(tests) / sizeof(*tests));
 }

@@ -478,20 +478,6 @@ static void same_bits(struct rank *rank)
 		RANKS_CHECK(m->n_moves > 0);
 }
 
-static void run(const struct lab_setting *setting, int32_t n_ranks,
-                const struct task *task)
-{
-	const struct ranks how = {
-		.kind = setting->kind,
-		.n_ranks = n_ranks,
-		.fabric = setting->fabric,
-		.options = setting->options,
-		.arg = (void *)(uintptr_t)task,
-	};
-
-	ranks_run(&how, same_bits);
-}
-
 static void test_policies(void **state)
 {
 	for (int m = 0; m < 2; m++)
@@ -501,7 +487,7 @@ static void test_policies(void **state)
 				.mode = (enum ferry_experts_mode)m,
 			};
 
-			run(*state, 4, &task);
+			lab_run(*state, 4, same_bits, &task);
 		}
 }
 
@@ -518,7 +504,7 @@ static void test_splits(void **state)
 				.mode = (enum ferry_experts_mode)(i % 2),
 			};
 
-			run(*state, 3 + i % 2, &task);
+			lab_run(*state, 3 + i % 2, same_bits, &task);
 		}
 }
 
@@ -532,7 +518,7 @@ static void test_worlds(void **state)
 
 		/* One rank has nobody to move anything to. */
 		if (n_ranks > 1)
-			run(*state, n_ranks, &task);
+			lab_run(*state, n_ranks, same_bits, &task);
 	}
 }
 
@@ -542,21 +528,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_worlds),
 };
 
-enum { N_TESTS = sizeof(tests) / sizeof(*tests) };
-
 int main(void)
 {
-	struct CMUnitTest runs[N_TESTS];
-	int failed = 0;
-
 	seed = ranks_seed();
-	for (const struct lab_setting *s = lab_settings; s->name; s++) {
-		for (int i = 0; i < N_TESTS; i++) {
-			runs[i] = tests[i];
-			runs[i].initial_state = (void *)(uintptr_t)s;
-		}
-		failed += _cmocka_run_group_tests(s->name, runs, N_TESTS, NULL,
-		                                  NULL);
-	}
-	return failed;
+	return lab_main(tests, sizeof(tests) / sizeof(*tests));
 }
