@@ -9,9 +9,11 @@ of the fullest rank that any plan can reach, proven by a MILP solver.
 One integer program per problem, docs/balance.md says why it is the same as
 matching experts in pairs: x[e,b] = 1 where expert e goes to rank b; each expert
 moves at most once; as many go from a to b as from b to a; at most B of such
-pairs. Copies: c[e,b] = 1 where rank b gets a replica of e. Loads are stored, so
-that nothing depends on the generator of random numbers. What the solver does
-not prove in time is left out.
+pairs. Copies: c[e,b] = 1 where rank b gets a replica of e, which is in no swap
+then; m[e,t] = 1 where there are t of them, y[e,b,t] where both; loads can be
+divided by t + 1, so that even parts are whole. Or, exactly split, as much as
+one likes flows to a replica. Loads are stored, so that nothing depends on the
+generator of random numbers. What the solver does not prove in time is left out.
 """
 import argparse
 import datetime
@@ -23,6 +25,7 @@ import time
 import highspy
 
 MEDIAN_LOAD = 2048
+COPIES_LOAD = 840  # what all of 1..8 divide
 
 
 class Problem:
@@ -45,12 +48,6 @@ class Problem:
             at[self.rank[e]] += load
         return at
 
-    def part(self, e, b):
-        """What rank b takes over of e with a copy, where replicas share
-        evenly: the lower slot serves one more."""
-        down, odd = divmod(self.loads[e], 2)
-        return down + (odd if b < self.rank[e] else 0)
-
 
 class Model:
     """The integer program of a problem."""
@@ -66,7 +63,7 @@ class Model:
         self.z = self.h.addVariable(
             lb=math.ceil(sum(at) / problem.n_ranks), ub=max(at), obj=1.0,
             type=highspy.HighsVarType.kInteger)
-        self.x, self.c, self.flow = {}, {}, {}
+        self.x, self.c, self.m, self.y, self.flow = {}, {}, {}, {}, {}
         self.choices()
         self.balance()
         self.ranks(at)
@@ -76,19 +73,41 @@ class Model:
         return (b for b in range(self.p.n_ranks) if b != self.p.rank[e])
 
     def choices(self):
-        """What an expert may do: stay, go, or be copied once."""
-        for e, load in enumerate(self.p.loads):
+        """What an expert may do: stay, go, or be copied."""
+        for e in range(len(self.p.loads)):
             for b in self.elsewhere(e):
                 self.x[e, b] = self.h.addBinary()
-                if self.p.copies:
-                    self.c[e, b] = self.h.addBinary()
-                if self.p.copies and self.p.split == "exact":
-                    self.flow[e, b] = self.h.addVariable(lb=0, ub=load)
-                    self.h.addConstr(self.flow[e, b] - load * self.c[e, b]
-                                     <= 0)
-            moves = [m[e, b] for m in (self.x, self.c) if m
-                     for b in self.elsewhere(e)]
-            self.h.addConstr(sum(moves) <= 1)
+            goes = sum(self.x[e, b] for b in self.elsewhere(e))
+            self.h.addConstr(goes <= 1)
+            for b in self.elsewhere(e) if self.p.copies else ():
+                self.c[e, b] = self.h.addBinary()
+                self.h.addConstr(goes + self.c[e, b] <= 1)
+            if self.p.copies and self.p.split == "exact":
+                self.exact_parts(e)
+            elif self.p.copies:
+                self.even_parts(e)
+
+    def exact_parts(self, e):
+        """A replica takes what it likes."""
+        load = self.p.loads[e]
+        for b in self.elsewhere(e):
+            self.flow[e, b] = self.h.addVariable(lb=0, ub=load)
+            self.h.addConstr(self.flow[e, b] - load * self.c[e, b] <= 0)
+
+    def even_parts(self, e):
+        """t replicas and the first one take equal parts."""
+        most = range(1, self.p.n_ranks)
+        for t in most:
+            self.m[e, t] = self.h.addBinary()
+            for b in self.elsewhere(e):
+                self.y[e, b, t] = self.h.addVariable(lb=0, ub=1)
+                self.h.addConstr(self.y[e, b, t] - self.m[e, t] <= 0)
+            self.h.addConstr(sum(self.y[e, b, t] for b in self.elsewhere(e))
+                             - t * self.m[e, t] == 0)
+        self.h.addConstr(sum(self.m[e, t] for t in most) <= 1)
+        for b in self.elsewhere(e):
+            self.h.addConstr(sum(self.y[e, b, t] for t in most)
+                             - self.c[e, b] == 0)
 
     def balance(self):
         """Swaps exchange as many experts as they take; copies fit."""
@@ -107,11 +126,13 @@ class Model:
 
     def taken(self, e, b):
         """Load that leaves e's rank for b: terms of a sum."""
-        terms = [self.p.loads[e] * self.x[e, b]]
+        load = self.p.loads[e]
+        terms = [load * self.x[e, b]]
         if self.flow:
             terms.append(1 * self.flow[e, b])
         elif self.c:
-            terms.append(self.p.part(e, b) * self.c[e, b])
+            terms += [load // (t + 1) * self.y[e, b, t]
+                      for t in range(1, self.p.n_ranks)]
         return sum(terms)
 
     def ranks(self, at):
@@ -121,6 +142,14 @@ class Model:
                        if self.p.rank[e] == r)
             won = sum(self.taken(e, b) for e, b in self.x if b == r)
             self.h.addConstr(at[r] - lost + won - self.z <= 0)
+
+    def moved(self, values, e, b):
+        """Whole tokens that leave e's rank for b in a solution."""
+        load = self.p.loads[e]
+        if not self.c or not round(values[self.c[e, b].index]):
+            return load * round(values[self.x[e, b].index])
+        n = sum(round(values[self.c[e, r].index]) for r in self.elsewhere(e))
+        return load // (n + 1)
 
     def solve(self):
         """(optimum, what is proven, seconds)."""
@@ -132,10 +161,8 @@ class Model:
         if self.flow:
             return round(values[self.z.index]), proven, spent
         at = self.p.rank_loads()
-        for (e, b), var in self.x.items():
-            moved = self.p.loads[e] * round(values[var.index])
-            if self.c:
-                moved += self.p.part(e, b) * round(values[self.c[e, b].index])
+        for e, b in self.x:
+            moved = self.moved(values, e, b)
             at[self.p.rank[e]] -= moved
             at[b] += moved
         return max(at), proven, spent
@@ -160,9 +187,12 @@ def made(n_experts, ranks, swaps, seeds, sigma=1.4, **more):
     for seed in range(1, seeds + 1):
         kind = (f"-c{more['copies']}-{more['split']}" if more else "")
         shape = "-uneven" if max(sizes) - min(sizes) > 1 else ""
+        loads = log_normal(n_experts, sigma, seed)
+        if more:
+            loads = [COPIES_LOAD * round(x / 100) for x in loads]
         yield Problem(f"E{n_experts}-R{len(sizes)}{shape}-B{swaps}"
-                      f"-s{sigma}{kind}-seed{seed}",
-                      log_normal(n_experts, sigma, seed), sizes, swaps, **more)
+                      f"-s{sigma}{kind}-seed{seed}", loads, sizes, swaps,
+                      **more)
 
 
 def synthetic():
@@ -182,8 +212,12 @@ def synthetic():
     yield from made(256, 16, 4, 2, sigma=1.2)
     yield from made(256, 32, 8, 2, sigma=1.2)
     for split in ("even", "exact"):
-        yield from made(64, 8, 2, 2, spare=1, copies=1, split=split)
-        yield from made(32, 8, 2, 2, spare=2, copies=2, split=split)
+        yield from made(24, 4, 2, 3, spare=1, copies=1, split=split)
+        yield from made(24, 4, 1, 2, spare=2, copies=2, split=split)
+        yield from made(32, 4, 2, 3, spare=1, copies=1, split=split)
+        yield from made(16, 4, 2, 3, spare=1, copies=1, split=split)
+    yield from made(64, 8, 2, 2, spare=1, copies=1, split="exact")
+    yield from made(32, 8, 2, 2, spare=2, copies=2, split="exact")
 
 
 def real(path, seed=4, n_rows=40):

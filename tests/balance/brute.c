@@ -32,8 +32,9 @@ struct search {
 	const struct plan_case *b;
 	int32_t slot_expert[BRUTE_SLOTS];
 	bool slot_used[BRUTE_SLOTS];
-	bool expert_used[BRUTE_SLOTS];
-	int32_t copies[BRUTE_RANKS]; /* into each rank */
+	int32_t swapped[BRUTE_SLOTS]; /* expert is in a swap */
+	int32_t copied[BRUTE_SLOTS];  /* copies of it */
+	int32_t copies[BRUTE_RANKS];  /* into each rank */
 	int64_t out_ns[BRUTE_RANKS];
 	int64_t in_ns[BRUTE_RANKS];
 	int32_t n_swaps;
@@ -145,13 +146,12 @@ static bool transfer(struct search *s, int32_t ra, int32_t ea, int32_t rb,
 /* Moves come in order of (slot, slot), so that each set is tried once. */
 static void search(struct search *s, int32_t from);
 
-static void mark(struct search *s, int32_t a, int32_t b, bool used)
+static void mark_swap(struct search *s, int32_t a, int32_t b, int32_t by)
 {
-	s->slot_used[a] = s->slot_used[b] = used;
-	if (s->slot_expert[a] >= 0)
-		s->expert_used[s->slot_expert[a]] = used;
-	if (s->slot_expert[b] >= 0)
-		s->expert_used[s->slot_expert[b]] = used;
+	s->slot_used[a] = s->slot_used[b] = by > 0;
+	s->swapped[s->slot_expert[a]] += by;
+	s->swapped[s->slot_expert[b]] += by;
+	s->n_swaps += by;
 }
 
 static void try_swap(struct search *s, int32_t a, int32_t b, int32_t next)
@@ -161,18 +161,17 @@ static void try_swap(struct search *s, int32_t a, int32_t b, int32_t next)
 	const int32_t ea = s->slot_expert[a];
 	const int32_t eb = s->slot_expert[b];
 
-	if (s->n_swaps == s->b->in.max_swaps || s->expert_used[ea] ||
-	    s->expert_used[eb] || on_rank(s->b, s->slot_expert, ea, rank_b) ||
+	if (s->n_swaps == s->b->in.max_swaps || s->swapped[ea] ||
+	    s->swapped[eb] || s->copied[ea] || s->copied[eb] ||
+	    on_rank(s->b, s->slot_expert, ea, rank_b) ||
 	    on_rank(s->b, s->slot_expert, eb, rank_a))
 		return;
 	if (transfer(s, rank_a, ea, rank_b, eb, 1)) {
 		s->slot_expert[a] = eb;
 		s->slot_expert[b] = ea;
-		s->n_swaps++;
-		mark(s, a, b, true);
+		mark_swap(s, a, b, 1);
 		search(s, next);
-		mark(s, a, b, false);
-		s->n_swaps--;
+		mark_swap(s, a, b, -1);
 		s->slot_expert[a] = ea;
 		s->slot_expert[b] = eb;
 	}
@@ -184,15 +183,17 @@ static void try_copy(struct search *s, int32_t from, int32_t to, int32_t next)
 	const int32_t rank_to = s->b->rank_of[to];
 	const int32_t e = s->slot_expert[from];
 
-	if (s->copies[rank_to] == s->b->in.max_copies || s->expert_used[e] ||
+	if (s->copies[rank_to] == s->b->in.max_copies || s->swapped[e] ||
 	    on_rank(s->b, s->slot_expert, e, rank_to))
 		return;
 	if (transfer(s, s->b->rank_of[from], e, rank_to, -1, 1)) {
 		s->slot_expert[to] = e;
 		s->copies[rank_to]++;
-		mark(s, from, to, true);
+		s->copied[e]++;
+		s->slot_used[to] = true;
 		search(s, next);
-		mark(s, from, to, false);
+		s->slot_used[to] = false;
+		s->copied[e]--;
 		s->copies[rank_to]--;
 		s->slot_expert[to] = -1;
 	}

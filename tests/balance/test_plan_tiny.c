@@ -66,10 +66,49 @@ static void swaps(void **state)
 	hold_all(&k, 1000, 90);
 }
 
+static void replicas(void **state)
+{
+	struct plan_kind k = plain;
+
+	(void)state;
+	k.replicas = true;
+	hold_all(&k, 1000, 90);
+	k.uneven = k.speeds = true;
+	hold_all(&k, 1000, 90);
+}
+
+static void copies(void **state)
+{
+	struct plan_kind k = plain;
+
+	(void)state;
+	k.max_slots = 8;
+	k.max_swaps = 2;
+	k.empty = true;
+	hold_all(&k, 1000, 85);
+	k.replicas = k.uneven = k.speeds = k.costs = true;
+	hold_all(&k, 1000, 92);
+}
+
+static void exact(void **state)
+{
+	struct plan_kind k = plain;
+
+	(void)state;
+	k.max_slots = 8;
+	k.max_swaps = 2;
+	k.replicas = k.empty = true;
+	k.split = FERRY_SPLIT_EXACT;
+	hold_all(&k, 200, 80);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(swaps),
+		cmocka_unit_test(replicas),
+		cmocka_unit_test(copies),
+		cmocka_unit_test(exact),
 	};
 
 	seed = test_seed(argc, argv);
