@@ -79,7 +79,7 @@ static void make_loads(struct plan_case *c, const struct plan_kind *kind,
 static void make_costs(struct plan_case *c, uint64_t *seed)
 {
 	for (int32_t i = 0; i < c->n_ranks * c->n_ranks; i++) {
-		c->alpha[i] = below(seed, 10);
+		c->alpha[i] = 1 + below(seed, 10);
 		c->ps[i] = 500 * below(seed, 8);
 	}
 	for (int32_t e = 0; e < c->n_experts; e++)
