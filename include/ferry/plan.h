@@ -182,7 +182,7 @@ ferry_plan_apply(const struct ferry_placement *placement,
  * Why a move was chosen, as text: which expert, from where to where, what it
  * costs, what it gains. buffer[bytes] is always terminated. Returns the length
  * of the whole text without the 0, as snprintf does; 0 for a move that is not
- * in the plan, and for NULL.
+ * in the plan, for a plan that is not one of `in`, and for NULL. Allocates.
  */
 FERRY_API size_t ferry_plan_explain(const struct ferry_plan_in *in,
                                     const struct ferry_plan *plan, int32_t move,

@@ -107,31 +107,38 @@ static enum ferry_status check_values(const char *name, const int64_t *v,
 	                  (long long)i, (long long)v[i], (long long)most);
 }
 
-enum ferry_status ferry_check_loads(const char *what, const int64_t *loads,
-                                    int32_t n_experts, int64_t *total)
+static enum ferry_status refuse_loads(const char *what, const int64_t *loads,
+                                      int32_t n_experts, int64_t sum)
 {
-	if (!loads)
-		return ferry_fail(NULL, FERRY_INVAL, "%s: loads is NULL", what);
-	/* With these bits clear, no sum of 2^24 loads overflows. */
-	if (stray_bits(loads, n_experts, 2 * FERRY_MAX_LOAD - 1)) {
-		const int64_t e = find_beyond(loads, n_experts, FERRY_MAX_LOAD);
+	const int64_t e = find_beyond(loads, n_experts, FERRY_MAX_LOAD);
 
+	if (e >= 0)
 		return ferry_fail(NULL, FERRY_RANGE,
 		                  "%s: loads[%lld] is %lld, allowed are "
 		                  "0..%lld",
 		                  what, (long long)e, (long long)loads[e],
 		                  (long long)FERRY_MAX_LOAD);
-	}
+	return ferry_fail(NULL, FERRY_RANGE,
+	                  "%s: the sum of loads[0..%d] is %lld, allowed are "
+	                  "0..%lld",
+	                  what, n_experts - 1, (long long)sum,
+	                  (long long)FERRY_MAX_LOAD);
+}
+
+enum ferry_status ferry_check_loads(const char *what, const int64_t *loads,
+                                    int32_t n_experts, int64_t *total)
+{
 	int64_t sum = 0;
 
+	if (!loads)
+		return ferry_fail(NULL, FERRY_INVAL, "%s: loads is NULL", what);
+	/* With these bits clear, no sum of 2^24 loads overflows. */
+	if (stray_bits(loads, n_experts, 2 * FERRY_MAX_LOAD - 1))
+		return refuse_loads(what, loads, n_experts, 0);
 	for (int32_t e = 0; e < n_experts; e++)
 		sum += loads[e];
 	if (sum > FERRY_MAX_LOAD)
-		return ferry_fail(NULL, FERRY_RANGE,
-		                  "%s: the sum of loads[0..%d] is %lld, "
-		                  "allowed are 0..%lld",
-		                  what, n_experts - 1, (long long)sum,
-		                  (long long)FERRY_MAX_LOAD);
+		return refuse_loads(what, loads, n_experts, sum);
 	*total = sum;
 	return FERRY_OK;
 }
