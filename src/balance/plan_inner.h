@@ -85,6 +85,9 @@ bool plan_may_move(const struct ferry_planner *pl, struct plan_move move);
 void plan_add_swap(struct ferry_planner *pl, struct plan_move move);
 void plan_undo_swap(struct ferry_planner *pl);
 
+/* Takes swap i back; later moves keep their order. */
+void plan_drop_swap(struct ferry_planner *pl, int32_t i);
+
 /* The same for a copy; it leaves loads as they are: see plan_settle. */
 void plan_add_copy(struct ferry_planner *pl, struct plan_move move);
 void plan_undo_copy(struct ferry_planner *pl);
@@ -111,6 +114,9 @@ void plan_take_best(struct ferry_planner *pl);
 
 /* Keeps the plan in the making where it is better than the best so far. */
 void plan_keep_better(struct ferry_planner *pl);
+
+/* Improves the plan in the making, which has swaps only, and keeps it. */
+void plan_polish(struct ferry_planner *pl);
 
 /* FreeBalance's rule, either reading; leaves its plan in the making. */
 void plan_freebalance(struct ferry_planner *pl);

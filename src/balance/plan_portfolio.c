@@ -26,6 +26,8 @@ void plan_portfolio(struct ferry_planner *pl)
 		plan_board_fill(&pl->search.board, pl);
 		plan_search_greedy(pl);
 		plan_search_targets(pl);
+		plan_take_best(pl);
+		plan_polish(pl);
 	}
 	if (p->max_copies > 0) {
 		plan_take_best(pl);

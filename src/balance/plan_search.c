@@ -25,12 +25,11 @@
 #include "plan_inner.h"
 
 enum {
-	RECEIVERS = 8, /* emptiest places that are looked at */
+	RECEIVERS = 7, /* emptiest places that are looked at */
 	NODES = 16,    /* of one target, and one more for each swap */
+	MANY = 32,     /* but no more than for that many swaps */
 	TARGETS = 3,   /* as many nodes in all as this many targets may take */
-	FAILURES = 2,  /* targets missed before the search ends */
-	STEP = 100,    /* the first target is this part of the best below it */
-	FINER = 5,     /* the step after a failure is this part of it */
+	STEP = 200,    /* a target is this part of the best below it */
 	FEW = 2,       /* with so few swaps there is time for */
 	WIDE = 4,      /* this many choices of a kind; else for one */
 };
@@ -285,28 +284,23 @@ static int64_t least_time(const struct ferry_planner *pl)
 void plan_search_targets(struct ferry_planner *pl)
 {
 	const int64_t least = least_time(pl);
-	const int32_t nodes_each = NODES + pl->problem.max_swaps;
+	const int32_t nodes_each =
+		NODES + (int32_t)min_i64(pl->problem.max_swaps, MANY);
 	int32_t nodes_left = TARGETS * nodes_each;
-	int64_t step = pl->best_value.max_time / STEP;
-	int failures = 0;
+	int64_t best = INT64_MAX;
 
-	while (failures < FAILURES && nodes_left > 0) {
-		const int64_t best = pl->best_value.max_time;
-		const int64_t target = max_i64(least, best - 1 - step);
-		int32_t nodes = (int32_t)min_i64(nodes_each, nodes_left);
-
+	/* Until a target is missed. */
+	while (pl->best_value.max_time < best && nodes_left > 0) {
+		best = pl->best_value.max_time;
 		if (best <= least)
 			return;
-		nodes_left -= nodes;
-		const bool reached = reach(pl, target, &nodes);
+		const int64_t target = max_i64(least, best - 1 - best / STEP);
+		int32_t nodes = (int32_t)min_i64(nodes_each, nodes_left);
 
-		nodes_left += nodes;
-		if (reached)
+		nodes_left -= nodes;
+		if (reach(pl, target, &nodes))
 			plan_keep_better(pl);
 		plan_search_undo(pl);
-		if (pl->best_value.max_time < best)
-			continue;
-		failures++;
-		step /= FINER;
+		nodes_left += nodes;
 	}
 }

@@ -170,6 +170,14 @@ bool plan_must_settle(const struct ferry_planner *pl)
 	return copies && pl->n_moves > 0;
 }
 
+void plan_drop_swap(struct ferry_planner *pl, int32_t i)
+{
+	shift(pl, pl->moves[i], -1);
+	pl->n_moves--;
+	memmove(&pl->moves[i], &pl->moves[i + 1],
+	        (size_t)(pl->n_moves - i) * sizeof(*pl->moves));
+}
+
 struct plan_value plan_value_of(const struct ferry_planner *pl)
 {
 	struct plan_value v = {0, 0, pl->n_moves};
