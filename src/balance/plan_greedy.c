@@ -4,13 +4,16 @@
  * emptiest gives the greatest gain, again and again. Gain is how much the
  * paper's objective (8) falls at gamma 1 / (2 * mean), times 2 * T: the maximum
  * alone stalls where lowering one rank below the next no longer pays.
+ *
+ * Once more with the emptiest rank only, which is FreeBalance's rule but for
+ * the resolution of the board: seldom better, and cheap.
  */
 #include "plan_search.h"
 
 #include "../core/bits.h"
 #include "plan_inner.h"
 
-enum { RECEIVERS = 8 };
+enum { RECEIVERS = 7 };
 
 /* The fullest places and their times. */
 struct fullest {
@@ -75,29 +78,30 @@ static __int128_t gain_of(const struct ferry_planner *pl,
 	       (__int128_t)2 * pl->total_time * (x - y);
 }
 
-/* The two differences next to the one that makes both equally full. */
+/* The difference that comes nearest to making both equally full. */
 static void weigh(const struct ferry_planner *pl, const struct fullest *f,
                   int32_t place, struct greedy_choice *best)
 {
 	const struct plan_board *const board = &pl->search.board;
 	const int64_t *const weight = pl->problem.weight;
+	const int32_t shift = board->shift;
 	const int64_t even =
 		(f->time - time_at(pl, place)) /
 		(weight[board->rank[f->place]] + weight[board->rank[place]]);
 	const struct board_near near =
 		plan_board_near(&board->list[f->place], &board->list[place],
-	                        (int32_t)(even >> board->shift));
-	const int32_t both[] = {near.below, near.above};
+	                        (int32_t)(even >> shift));
+	const int64_t less = even - ((int64_t)near.below << shift);
+	const int64_t more = ((int64_t)near.above << shift) - even;
+	const int32_t d =
+		near.below > 0 && less <= more ? near.below : near.above;
 
-	for (int i = 0; i < 2; i++) {
-		if (both[i] <= 0 || both[i] == BOARD_NONE)
-			continue;
-		const __int128_t gain =
-			gain_of(pl, f, place, (int64_t)both[i] << board->shift);
+	if (d <= 0 || d == BOARD_NONE)
+		return;
+	const __int128_t gain = gain_of(pl, f, place, (int64_t)d << shift);
 
-		if (gain > best->gain)
-			*best = (struct greedy_choice){gain, place, both[i]};
-	}
+	if (gain > best->gain)
+		*best = (struct greedy_choice){gain, place, d};
 }
 
 static struct greedy_choice choose(const struct ferry_planner *pl,
@@ -117,7 +121,23 @@ static struct greedy_choice choose(const struct ferry_planner *pl,
 	return best;
 }
 
-void plan_search_greedy(struct ferry_planner *pl)
+/* As FreeBalance does: with the emptiest rank only. */
+static struct greedy_choice choose_emptiest(const struct ferry_planner *pl,
+                                            const struct fullest *f)
+{
+	const struct plan_board *const board = &pl->search.board;
+	struct greedy_choice best = {0, -1, 0};
+	int32_t emptiest = board->n - 1;
+
+	for (int32_t i = board->n - 1; i >= 0; i--)
+		if (time_at(pl, i) < time_at(pl, emptiest))
+			emptiest = i;
+	if (emptiest != f->place && board->list[emptiest].n)
+		weigh(pl, f, emptiest, &best);
+	return best;
+}
+
+void plan_search_greedy(struct ferry_planner *pl, bool emptiest_only)
 {
 	struct plan_search *const s = &pl->search;
 
@@ -126,12 +146,14 @@ void plan_search_greedy(struct ferry_planner *pl)
 
 		if (!s->board.list[f.place].n)
 			break;
-		const struct greedy_choice c = choose(pl, &f);
+		const struct greedy_choice c = emptiest_only
+		                                       ? choose_emptiest(pl, &f)
+		                                       : choose(pl, &f);
 
 		if (c.gain <= 0 ||
 		    !plan_search_make(pl, f.place, c.place, c.difference))
 			break;
-		plan_keep_better(pl);
 	}
+	plan_keep_better(pl);
 	plan_search_undo(pl);
 }

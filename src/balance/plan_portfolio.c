@@ -24,7 +24,8 @@ void plan_portfolio(struct ferry_planner *pl)
 		pl->total_time += plan_time(pl, r);
 	if (p->max_swaps > 0 && p->n_ranks > 1) {
 		plan_board_fill(&pl->search.board, pl);
-		plan_search_greedy(pl);
+		plan_search_greedy(pl, false);
+		plan_search_greedy(pl, true);
 		plan_search_targets(pl);
 		plan_take_best(pl);
 		plan_polish(pl);

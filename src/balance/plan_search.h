@@ -44,7 +44,7 @@ struct plan_search {
  * Both keep what is better than the planner's best plan. The board is filled;
  * the plan in the making is of no use afterwards.
  */
-void plan_search_greedy(struct ferry_planner *pl);
+void plan_search_greedy(struct ferry_planner *pl, bool emptiest_only);
 void plan_search_targets(struct ferry_planner *pl);
 
 /*

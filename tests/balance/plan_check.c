@@ -185,7 +185,7 @@ void plan_and_check(struct ferry_planner *planner,
                     const struct ferry_plan_in *in, struct ferry_plan *plan)
 {
 	plan->size = sizeof(*plan);
-	if (ferry_plan(planner, in, plan))
+	if (ferry_plan_make(planner, in, plan))
 		fail_msg("%s", ferry_last_error());
 	plan_check(in, plan);
 }

@@ -349,7 +349,7 @@ static void refused(const struct ferry_plan_in *in, enum ferry_status status,
                     const char *text)
 {
 	plan.size = sizeof(plan);
-	assert_int_equal(ferry_plan(planner, in, &plan), status);
+	assert_int_equal(ferry_plan_make(planner, in, &plan), status);
 	if (!strstr(ferry_last_error(), text))
 		fail_msg("\"%s\" lacks \"%s\"", ferry_last_error(), text);
 }
@@ -427,11 +427,11 @@ static void bad_calls(void **state)
 	in.placement = p;
 	in.loads = loads;
 	plan.size = sizeof(plan);
-	assert_int_equal(ferry_plan(small, &in, &plan), FERRY_INVAL);
-	assert_int_equal(ferry_plan(NULL, &in, &plan), FERRY_INVAL);
-	assert_int_equal(ferry_plan(planner, &in, NULL), FERRY_INVAL);
+	assert_int_equal(ferry_plan_make(small, &in, &plan), FERRY_INVAL);
+	assert_int_equal(ferry_plan_make(NULL, &in, &plan), FERRY_INVAL);
+	assert_int_equal(ferry_plan_make(planner, &in, NULL), FERRY_INVAL);
 	plan.size = 0;
-	assert_int_equal(ferry_plan(planner, &in, &plan), FERRY_INVAL);
+	assert_int_equal(ferry_plan_make(planner, &in, &plan), FERRY_INVAL);
 	ferry_planner_destroy(small);
 	ferry_planner_destroy(NULL);
 	ferry_placement_destroy(p);
