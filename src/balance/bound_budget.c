@@ -8,8 +8,9 @@
 #include "bound_inner.h"
 
 enum {
-	MOST_SPARE = 3,    /* moves beyond those needed: more prove little */
-	MOST_STEPS = 65536 /* for adding up the largest rooms */
+	MOST_SPARE = 3,      /* moves beyond those needed: more prove little */
+	MOST_STEPS = 65536,  /* for adding up the largest rooms */
+	MOST_LOOKS = 1 << 20 /* at items, for where they can go */
 };
 
 /*
@@ -133,8 +134,14 @@ static bool refuted(struct ferry_bound *b, const struct ferry_problem *p,
 		return true;
 	if (spare > MOST_SPARE || b->n_copies)
 		return false;
-	for (int32_t r = 0; r < p->n_ranks; r++)
+	int64_t n_above = 0;
+
+	for (int32_t r = 0; r < p->n_ranks; r++) {
 		b->demand[r] = 0;
+		n_above += b->needed[r] > 0;
+	}
+	if (n_above * (spare + 1) * (b->n_items + p->n_ranks) > MOST_LOOKS)
+		return false;
 	for (int32_t r = 0; r < p->n_ranks; r++)
 		if (b->needed[r] &&
 		    !ferry_bound_reach(b, p, r, z, (int32_t)spare))

@@ -16,11 +16,9 @@
 /*
  * The most that each item of rank r can save by an exchange with rank `other`:
  * for the lightest item of that rank that leaves it within its room. Both lists
- * fall, so one pass finds all. Returns the best; away[], where not NULL, keeps
- * the best of each item.
+ * fall, so one pass finds all. Returns the best; away[] keeps the best of each.
  */
-static int64_t exchange(const struct ferry_bound *b, int32_t r, int32_t other,
-                        int64_t *away)
+static int64_t exchange(struct ferry_bound *b, int32_t r, int32_t other)
 {
 	const int64_t *const mine = b->heavy + b->first[r];
 	const int64_t *const theirs = b->heavy + b->first[other];
@@ -37,22 +35,8 @@ static int64_t exchange(const struct ferry_bound *b, int32_t r, int32_t other,
 		                              : 0;
 
 		best = max_i64(best, saves);
-		if (away)
-			away[i] = max_i64(away[i], saves);
+		b->away[i] = max_i64(b->away[i], saves);
 	}
-	return best;
-}
-
-/* The most that one exchange saves rank r, wherever there is room for it. */
-static int64_t best_exchange(const struct ferry_bound *b, int32_t n_ranks,
-                             int32_t r)
-{
-	const int64_t most = bound_gain(b, r, 1);
-	int64_t best = 0;
-
-	for (int32_t other = 0; best < most && other < n_ranks; other++)
-		if (other != r)
-			best = max_i64(best, exchange(b, r, other, NULL));
 	return best;
 }
 
@@ -73,34 +57,16 @@ static void set_heaviest(struct ferry_bound *b, int32_t k, int32_t m,
 	b->heaviest[k] = below + gain + next;
 }
 
-/*
- * What every rank can take up while rank r makes n moves and the others q more
- * than they need. With one more, what that saves must have found its room, too,
- * in a rank that makes no more than it needs, or in r.
- */
+/* What every rank can take up while the others than r make q more moves. */
 static void list_rooms(struct ferry_bound *b, const struct ferry_problem *p,
-                       int64_t z, int32_t r, int32_t n, int32_t q)
+                       int64_t z, int32_t q)
 {
 	for (int32_t k = 0; k < p->n_ranks; k++) {
 		const int64_t below = bound_capacity(p, k, z) - b->load[k];
-		const int32_t m = k == r ? n : b->needed[k] + (q == 1 ? 0 : q);
+		const int32_t m = b->needed[k] + q;
 
 		b->room[k] = below + bound_gain(b, k, m);
 		set_heaviest(b, k, m, below);
-	}
-	if (q != 1)
-		return;
-	for (int32_t k = 0; k < p->n_ranks; k++)
-		b->into[k] = b->needed[k]
-		                     ? bound_gain(b, k, b->needed[k] + 1) -
-		                               bound_gain(b, k, b->needed[k])
-		                     : best_exchange(b, p->n_ranks, k);
-	for (int32_t k = 0; k < p->n_ranks; k++) {
-		if (k == r)
-			continue;
-		b->room[k] += b->into[k];
-		set_heaviest(b, k, b->needed[k] + 1,
-		             bound_capacity(p, k, z) - b->load[k]);
 	}
 }
 
@@ -170,12 +136,11 @@ static bool reach_with(struct ferry_bound *b, const struct ferry_problem *p,
 
 	if (bound_gain(b, r, n) < excess)
 		return false;
-	list_rooms(b, p, z, r, n, q);
+	list_rooms(b, p, z, q);
 	for (int32_t i = 0; i < n_items; i++)
 		b->away[i] = 0;
 	for (int32_t other = 0; other < p->n_ranks; other++)
-		b->into[other] =
-			other == r ? 0 : exchange(b, r, other, b->away);
+		b->into[other] = other == r ? 0 : exchange(b, r, other);
 	if (n == 1)
 		book_demand(b, p->n_ranks, excess);
 	return sum_into(b, p->n_ranks, r, n) >= excess &&
