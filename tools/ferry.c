@@ -21,6 +21,7 @@ static const struct command commands[] = {
 	{"run", cmd_run, "start a program as N ranks on this host"},
 	{"check", cmd_check, "self-test of this machine, data verified"},
 	{"bench", cmd_bench, "latency and bandwidth against floor and MPI"},
+	{"plan", cmd_plan, "which experts to move for loads, and why"},
 	{"replay", cmd_replay, "a routing trace under placement policies"},
 };
 

@@ -77,9 +77,9 @@ static void test_bad_values(void **state)
 /* Every option of a command stands in its help, with its default if any. */
 static void test_help(void **state)
 {
-	static const char *const lines[] = {"info --help",   "env --help",
-	                                    "run --help",    "check --help",
-	                                    "replay --help", "bench --help"};
+	static const char *const lines[] = {
+		"info --help",   "env --help",   "run --help", "check --help",
+		"replay --help", "bench --help", "plan --help"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
