@@ -6,11 +6,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "alloc.h"
 #include "json.h"
 
-enum { BAR_COLUMNS = 24 };
+enum { BAR_COLUMNS = 24, TEXT_COLUMNS = 79, INDENT = 2 };
 
 static int32_t n_ranks(const struct plan_report *r)
 {
@@ -34,20 +35,57 @@ char *plan_placement_text(const struct ferry_placement *placement)
 	return text;
 }
 
+/* Why the move was chosen, without the newline at the end, to be freed. */
 static char *move_text(const struct plan_report *r, int32_t move)
 {
 	const size_t n = ferry_plan_explain(r->in, r->plan, move, NULL, 0);
 	char *const text = alloc_or_exit(n + 1, 1);
 
 	ferry_plan_explain(r->in, r->plan, move, text, n + 1);
+	for (size_t end = n; end > 0 && text[end - 1] == '\n'; end--)
+		text[end - 1] = 0;
 	return text;
 }
 
-static void print_bar(int64_t load, int64_t most)
+/* Words within the width, further in after the first line. */
+static void print_line(const char *line, size_t n)
+{
+	int column = INDENT - 1;
+
+	printf("%*s", INDENT - 1, "");
+	while (n > 0) {
+		const char *const blank = memchr(line, ' ', n);
+		const size_t word = blank ? (size_t)(blank - line) : n;
+
+		if (column + 1 + (int)word > TEXT_COLUMNS)
+			column = printf("\n%*s", 2 * INDENT - 1, "") - 1;
+		column += printf(" %.*s", (int)word, line);
+		line += word + (blank != NULL);
+		n -= word + (blank != NULL);
+	}
+	putchar('\n');
+}
+
+static void print_move(const struct plan_report *r, int32_t move)
+{
+	char *const text = move_text(r, move);
+	const char *line = text;
+
+	putchar('\n');
+	while (*line) {
+		const size_t n = strcspn(line, "\n");
+
+		print_line(line, n);
+		line += n + (line[n] == '\n');
+	}
+	free(text);
+}
+
+static void print_bar(int64_t load, int64_t most, bool padded)
 {
 	const int n = most ? (int)((load * BAR_COLUMNS + most - 1) / most) : 0;
 
-	for (int i = 0; i < BAR_COLUMNS; i++)
+	for (int i = 0; i < (padded ? BAR_COLUMNS : n); i++)
 		putchar(i < n ? '#' : ' ');
 }
 
@@ -64,9 +102,9 @@ static void print_ranks(const struct plan_report *r)
 	printf("rank %12s %*s %12s\n", "before", BAR_COLUMNS, "", "after");
 	for (int32_t i = 0; i < n_ranks(r); i++) {
 		printf("%4d %12" PRId64 " ", i, r->loads_before[i]);
-		print_bar(r->loads_before[i], most);
+		print_bar(r->loads_before[i], most, true);
 		printf(" %12" PRId64 " ", r->loads_after[i]);
-		print_bar(r->loads_after[i], most);
+		print_bar(r->loads_after[i], most, false);
 		putchar('\n');
 	}
 }
@@ -93,16 +131,12 @@ void plan_print(const struct plan_report *r)
 	                   : 0,
 	       r->in->tight_bound ? " (with the budget)" : "", plan->n_moves,
 	       (double)r->plan_ns / 1e3);
-	for (int32_t m = 0; m < plan->n_moves; m++) {
-		char *const text = move_text(r, m);
-
-		printf("%5d.    %s\n", m + 1, text);
-		free(text);
-	}
 	printf("hash      %016" PRIx64 "\n"
 	       "placement %016" PRIx64 " -> %016" PRIx64 "\n",
 	       plan->hash, ferry_placement_hash(r->before),
 	       ferry_placement_hash(r->after));
+	for (int32_t m = 0; m < plan->n_moves; m++)
+		print_move(r, m);
 }
 
 /* 64 bits do not fit into a number of JSON. */

@@ -233,6 +233,26 @@ static void test_text(void **state)
 	unlink("plan_text.csv");
 }
 
+/* Explanations fit a terminal, and no line ends in a blank. */
+static void test_text_is_narrow(void **state)
+{
+	struct program p =
+		program_run("plan --generate lognormal:1.4 --swaps 4 "
+	                    "--copies 1 --window-us 200 "
+	                    "--expert-bytes 9m");
+	int n_why = 0;
+
+	(void)state;
+	for (char *line = strtok(p.out, "\n"); line;
+	     line = strtok(NULL, "\n")) {
+		assert_true(strlen(line) <= 79);
+		assert_true(line[strlen(line) - 1] != ' ');
+		n_why += !strncmp(line, "  Why: ", 7);
+	}
+	assert_true(n_why > 1);
+	program_free(&p);
+}
+
 static void refuse(const char *line, int status, const char *message)
 {
 	struct program p = program_run(line);
@@ -279,6 +299,7 @@ int main(void)
 		cmocka_unit_test(test_budget),
 		cmocka_unit_test(test_threshold),
 		cmocka_unit_test(test_text),
+		cmocka_unit_test(test_text_is_narrow),
 		cmocka_unit_test(test_refusals),
 	};
 
