@@ -138,15 +138,16 @@ static void pad(struct board_list *list)
 		list->load[i] = list->load[list->n - 1];
 }
 
-static void fill_list(struct plan_board *board, const struct ferry_problem *p,
+static void fill_list(struct plan_board *board, const struct ferry_planner *pl,
                       struct board_list *list, int32_t rank)
 {
+	const struct ferry_problem *const p = &pl->problem;
 	int32_t n = 0;
 
 	/* By expert where loads are equal, whatever slot it is in. */
 	for (int32_t s = p->first_slot[rank]; s < p->first_slot[rank + 1]; s++)
-		if (p->slot_expert[s] >= 0) {
-			board->key[n] = p->slot_load[s];
+		if (p->slot_expert[s] >= 0 && !pl->taken[p->slot_expert[s]]) {
+			board->key[n] = pl->slot_load[s];
 			board->item[n++] = s;
 		}
 	sort_falling(board->key, board->item, n);
@@ -171,9 +172,9 @@ void plan_board_fill(struct plan_board *board, const struct ferry_planner *pl)
 	int64_t most = 0;
 
 	for (int32_t r = 0; r < p->n_ranks; r++) {
-		board->key[r] = p->rank_load[r] * p->weight[r];
+		board->key[r] = plan_time(pl, r);
 		board->item[r] = r;
-		most |= p->rank_load[r];
+		most |= pl->load[r];
 	}
 	sort_falling(board->key, board->item, p->n_ranks);
 	for (board->shift = 0; most >> board->shift >> BOARD_BITS;)
@@ -183,7 +184,7 @@ void plan_board_fill(struct plan_board *board, const struct ferry_planner *pl)
 		if (i < full || i >= p->n_ranks - empty)
 			board->rank[board->n++] = board->item[i];
 	for (int32_t i = 0; i < board->n; i++)
-		fill_list(board, p, &board->list[i], board->rank[i]);
+		fill_list(board, pl, &board->list[i], board->rank[i]);
 }
 
 void plan_board_aim(struct plan_board *board, const struct ferry_planner *pl,

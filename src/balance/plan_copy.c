@@ -19,17 +19,22 @@
 
 enum { BISECTIONS = 14 };
 
+/* Of the placement after the moves, which is settled. */
 static void count_free_slots(struct ferry_planner *pl)
 {
 	const struct ferry_problem *const p = &pl->problem;
 
 	for (int32_t r = 0; r < p->n_ranks; r++) {
-		int32_t n = 0;
+		int32_t empty = 0, copies = 0;
 
 		for (int32_t s = p->first_slot[r]; s < p->first_slot[r + 1];
-		     s++)
-			n += p->slot_expert[s] < 0;
-		pl->free_slots[r] = n < p->max_copies ? n : p->max_copies;
+		     s++) {
+			empty += pl->slot_after[s] < 0;
+			copies +=
+				pl->slot_after[s] >= 0 && p->slot_expert[s] < 0;
+		}
+		copies = p->max_copies - copies;
+		pl->free_slots[r] = copies < empty ? copies : empty;
 	}
 }
 
@@ -148,8 +153,8 @@ static bool spill(struct ferry_planner *pl, int64_t target)
 
 	memcpy(pl->spilt_load, pl->load,
 	       (size_t)p->n_ranks * sizeof(*pl->load));
-	memcpy(pl->slot_left, p->slot_load,
-	       (size_t)p->n_slots * sizeof(*p->slot_load));
+	memcpy(pl->slot_left, pl->slot_now,
+	       (size_t)p->n_slots * sizeof(*pl->slot_left));
 	for (;;) {
 		int32_t a = 0;
 		int64_t most = -1;
@@ -273,8 +278,8 @@ void plan_add_copies(struct ferry_planner *pl)
 
 	if (p->max_copies <= 0 || p->n_ranks < 2)
 		return;
-	count_free_slots(pl);
 	plan_settle(pl);
+	count_free_slots(pl);
 	if (p->placement->split == FERRY_SPLIT_EVEN)
 		copy_evenly(pl);
 	else

@@ -33,7 +33,9 @@ struct ferry_planner {
 	/* The plan in the making. */
 	int32_t n_moves;
 	struct plan_move moves[FERRY_PLAN_MOVES];
-	int64_t *load;    /* [n_ranks] tokens after the moves */
+	int64_t *load; /* [n_ranks] tokens after the moves */
+	/* [n_slots] what a swap takes along: the problem's, or slot_now. */
+	const int64_t *slot_load;
 	int64_t *left[2]; /* [n_ranks] ns left of the window, out and in; with
 	                   * half_duplex all of it is in left[0] */
 	uint8_t *taken;   /* [n_experts] PLAN_SWAPPED, PLAN_COPIED */
@@ -50,7 +52,7 @@ struct ferry_planner {
 	int32_t *slot_after;     /* [n_slots] expert, -1: empty */
 	int32_t *first_after;    /* [n_experts + 1], into replicas_after */
 	int32_t *replicas_after; /* slots by (expert, slot) */
-	int64_t *slot_now;       /* [n_slots] load of a slot under EVEN */
+	int64_t *slot_now;       /* [n_slots] load of each slot */
 	/* While copies are chosen. */
 	int32_t *free_slots; /* [n_ranks] copies that may still come */
 	int64_t *spilt_load; /* [n_ranks] loads, some of them given away */
@@ -102,8 +104,10 @@ void plan_add(struct ferry_planner *pl, struct plan_move move);
 void plan_settle(struct ferry_planner *pl);
 bool plan_must_settle(const struct ferry_planner *pl);
 
-/* Adds copies to the plan in the making, which has none, and keeps it where
- * it is better than the best so far. */
+/*
+ * Adds copies to the plan in the making, and keeps it where it is better than
+ * the best so far.
+ */
 void plan_add_copies(struct ferry_planner *pl);
 
 struct plan_value plan_value_of(const struct ferry_planner *pl);

@@ -34,7 +34,7 @@ static void consider(const struct ferry_planner *pl, struct plan_move move,
 	const int32_t a = p->slot_rank[move.from_slot];
 	const int32_t b = p->slot_rank[move.to_slot];
 	const int64_t tokens =
-		p->slot_load[move.from_slot] - p->slot_load[move.to_slot];
+		pl->slot_load[move.from_slot] - pl->slot_load[move.to_slot];
 	const int64_t time = max_i64((pl->load[a] - tokens) * p->weight[a],
 	                             (pl->load[b] + tokens) * p->weight[b]);
 
@@ -65,6 +65,9 @@ static bool polish_once(struct ferry_planner *pl)
 
 	for (int32_t i = 0; i < pl->n_moves; i++) {
 		const struct plan_move old = pl->moves[i];
+
+		if (p->slot_expert[old.to_slot] < 0)
+			continue;
 		struct better best = {old, plan_time(pl, full)};
 
 		if (p->slot_rank[old.from_slot] != full &&

@@ -12,6 +12,32 @@ static int64_t least_time(const struct ferry_planner *pl)
 	return pl->simple_bound * p->speed[0] / FERRY_SPEED_NORMAL;
 }
 
+/* Adds swaps to the plan in the making, which has none; keeps the best. */
+static void add_swaps(struct ferry_planner *pl)
+{
+	struct plan_search *const s = &pl->search;
+
+	if (pl->problem.max_swaps == 0 || pl->problem.n_ranks == 1)
+		return;
+	plan_board_fill(&s->board, pl);
+	plan_search_greedy(pl, false);
+	plan_search_greedy(pl, true);
+	plan_search_targets(pl);
+}
+
+/* Copies beside the best swaps, without swaps, and with swaps after them. */
+static void add_copies(struct ferry_planner *pl)
+{
+	plan_take_best(pl);
+	plan_add_copies(pl);
+	plan_reset(pl);
+	plan_add_copies(pl);
+	pl->slot_load = pl->slot_now;
+	add_swaps(pl);
+	plan_take_best(pl);
+	plan_add_copies(pl);
+}
+
 void plan_portfolio(struct ferry_planner *pl)
 {
 	const struct ferry_problem *const p = &pl->problem;
@@ -22,19 +48,10 @@ void plan_portfolio(struct ferry_planner *pl)
 	pl->total_time = 0;
 	for (int32_t r = 0; r < p->n_ranks; r++)
 		pl->total_time += plan_time(pl, r);
-	if (p->max_swaps > 0 && p->n_ranks > 1) {
-		plan_board_fill(&pl->search.board, pl);
-		plan_search_greedy(pl, false);
-		plan_search_greedy(pl, true);
-		plan_search_targets(pl);
-		plan_take_best(pl);
-		plan_polish(pl);
-	}
-	if (p->max_copies > 0) {
-		plan_take_best(pl);
-		plan_add_copies(pl);
-		plan_reset(pl);
-		plan_add_copies(pl);
-	}
+	add_swaps(pl);
+	plan_take_best(pl);
+	plan_polish(pl);
+	if (p->max_copies > 0)
+		add_copies(pl);
 	plan_take_best(pl);
 }

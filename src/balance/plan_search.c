@@ -278,7 +278,7 @@ static int64_t least_time(const struct ferry_planner *pl)
 		return pl->least_time;
 	const int32_t r = board->rank[p->max_swaps];
 
-	return max_i64(pl->least_time, p->rank_load[r] * p->weight[r]);
+	return max_i64(pl->least_time, pl->load[r] * p->weight[r]);
 }
 
 void plan_search_targets(struct ferry_planner *pl)

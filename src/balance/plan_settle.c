@@ -72,11 +72,13 @@ static void share_exactly(struct ferry_planner *pl)
 		const int32_t end = pl->first_after[e + 1];
 
 		if (end - begin == 1) {
+			pl->slot_now[slots[begin]] = p->loads[e];
 			sharing->fixed[p->slot_rank[slots[begin]]] +=
 				p->loads[e];
 			continue;
 		}
 		sharing->load[n_experts] = p->loads[e];
+		sharing->expert[n_experts] = e;
 		sharing->first[n_experts++] = n;
 		for (int32_t i = begin; i < end; i++)
 			sharing->rank[n++] = p->slot_rank[slots[i]];
@@ -92,12 +94,22 @@ static void share_exactly(struct ferry_planner *pl)
 	ferry_sharing_answer(sharing);
 	memcpy(pl->load, sharing->room.load,
 	       (size_t)p->n_ranks * sizeof(*pl->load));
+	for (int32_t i = 0; i < n_experts; i++) {
+		const int32_t first = sharing->first[i];
+		const int32_t *const at =
+			slots + pl->first_after[sharing->expert[i]];
+
+		for (int32_t j = first; j < sharing->first[i + 1]; j++)
+			pl->slot_now[at[j - first]] = sharing->room.share[j];
+	}
 }
 
 void plan_settle(struct ferry_planner *pl)
 {
 	place(pl);
 	list_replicas(pl);
+	memset(pl->slot_now, 0,
+	       (size_t)pl->problem.n_slots * sizeof(*pl->slot_now));
 	if (pl->problem.placement->split == FERRY_SPLIT_EVEN)
 		share_evenly(pl);
 	else

@@ -11,6 +11,7 @@ void plan_reset(struct ferry_planner *pl)
 	const size_t bytes = (size_t)p->n_ranks * sizeof(int64_t);
 
 	pl->n_moves = 0;
+	pl->slot_load = p->slot_load;
 	memcpy(pl->load, p->rank_load, bytes);
 	memset(pl->taken, 0, (size_t)p->n_experts);
 	if (!p->has_cost)
@@ -111,8 +112,8 @@ bool plan_may_move(const struct ferry_planner *pl, struct plan_move move)
 static void shift(struct ferry_planner *pl, struct plan_move move, int64_t sign)
 {
 	const struct ferry_problem *const p = &pl->problem;
-	const int64_t tokens = sign * (p->slot_load[move.from_slot] -
-	                               p->slot_load[move.to_slot]);
+	const int64_t tokens = sign * (pl->slot_load[move.from_slot] -
+	                               pl->slot_load[move.to_slot]);
 	const uint8_t taken = sign > 0 ? PLAN_SWAPPED : 0;
 
 	pl->load[p->slot_rank[move.from_slot]] -= tokens;
