@@ -56,8 +56,11 @@ static void draw_options(struct ferry_plan_in *in, uint64_t *seed)
 		((int64_t *)(uintptr_t)in->rank_window_ns)[r] *= 4;
 }
 
-static uint64_t digest_moves(uint64_t h, const struct ferry_plan *plan)
+static uint64_t digest_moves(uint64_t h, const struct ferry_plan_in *in,
+                             const struct ferry_plan *plan)
 {
+	char text[512];
+
 	for (int32_t i = 0; i < plan->n_moves; i++) {
 		const struct ferry_move *const m = &plan->moves[i];
 
@@ -68,6 +71,8 @@ static uint64_t digest_moves(uint64_t h, const struct ferry_plan *plan)
 		h = hash_u64(h, (uint64_t)m->to_slot);
 		h = hash_u64(h, (uint64_t)m->cost_ns);
 		h = hash_u64(h, (uint64_t)m->gain);
+		ferry_plan_explain(in, plan, i, text, sizeof(text));
+		h = hash_text(h, text);
 	}
 	return h;
 }
@@ -122,7 +127,7 @@ static uint64_t digest(struct ferry_planner *planner, struct plan_case *c)
 	h = hash_u64(h, (uint64_t)plan.bound);
 	h = hash_u64(h, (uint64_t)plan.total);
 	h = hash_u64(h, (uint64_t)plan.n_moves);
-	h = digest_moves(h, &plan);
+	h = digest_moves(h, &c->in, &plan);
 	return digest_eplb(digest_rest(h, c, &plan), c);
 }
 

@@ -121,11 +121,12 @@ static void compare(const struct golden *g, void *arg)
 		in.gamma_milli = gammas[i / 2];
 		const int64_t theirs = make_plan(g, &in)->load_after;
 
+		/* Without a variance a rule that errs may err well. */
 		if (theirs < ours)
 			printf("%s: %lld, but by rule %d with gamma %d %lld\n",
 			       g->name, (long long)ours, (int)in.rule,
 			       in.gamma_milli, (long long)theirs);
-		if (theirs + theirs / 50 < ours)
+		if (theirs + (in.gamma_milli < 0 ? theirs / 200 : 0) < ours)
 			fail_msg("%s: %lld, by rule %d with gamma %d %lld",
 			         g->name, (long long)ours, (int)in.rule,
 			         in.gamma_milli, (long long)theirs);
