@@ -32,7 +32,7 @@ struct ferry_router {
 	int32_t topk;      /* 1..64, <= n_experts */
 	enum ferry_score score;
 	/* [n_experts] finite, added to the score for choosing, not for
-	 * weighing. NULL: none */
+	 * weighing; below 2^-126 it is 0. NULL: none */
 	const float *bias;
 	int32_t n_groups; /* of consecutive experts; 0: 1. Divides n_experts */
 	int32_t topk_groups; /* groups that may be chosen from; 0: all */

@@ -111,6 +111,12 @@ static void score_softmax(const struct predict_rule *rule,
 		space->score[e] = softmax_score(&s, space->x[e]);
 }
 
+/* A denormal one is 0, whether the machine takes it for that or not. */
+static inline double bias_of(float bias)
+{
+	return fabsf(bias) < FLT_MIN ? 0.0 : (double)bias;
+}
+
 static void key_scores(const struct predict_rule *rule,
                        const struct predict_space *space)
 {
@@ -121,7 +127,7 @@ static void key_scores(const struct predict_rule *rule,
 	else
 		score_softmax(rule, space);
 	for (int32_t e = 0; rule->bias && e < rule->n_experts; e++)
-		score[e] += (double)rule->bias[e];
+		score[e] += bias_of(rule->bias[e]);
 	for (int32_t e = 0; e < rule->n_experts; e++) {
 		if (space->x[e] != space->x[e])
 			score[e] = -(double)INFINITY;

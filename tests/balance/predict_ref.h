@@ -6,6 +6,7 @@
 #ifndef PREDICT_REF_H
 #define PREDICT_REF_H
 
+#include <float.h>
 #include <math.h>
 
 #include <ferry/predict.h>
@@ -74,7 +75,8 @@ static inline void ref_keys(const struct ferry_router *router, const float *x,
 	for (int32_t e = 0; e < router->n_experts; e++) {
 		key[e].is_nan = isnan(x[e]);
 		key[e].value = logits ? (double)x[e] : score[e];
-		if (router->bias)
+		/* A denormal bias is none. */
+		if (router->bias && fabsf(router->bias[e]) >= FLT_MIN)
 			key[e].value += (double)router->bias[e];
 		if (key[e].is_nan && !logits)
 			key[e] = (struct ref_key){false, -(double)INFINITY};

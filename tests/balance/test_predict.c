@@ -3,6 +3,7 @@
  * ferry_predict_topk: the rules of the models that we know, worked out by hand;
  * ties, NaN and infinities; padding; what is refused.
  */
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -324,6 +325,21 @@ static void test_tiny_weights(void **state)
 		assert_int_equal(f32_bits(found.weights[k]), 0);
 }
 
+/* A bias that some machines take for 0 is 0 on all. */
+static void test_tiny_bias(void **state)
+{
+	const float x[] = {-inf, -inf, -inf};
+	const float bias[] = {0, 1e-40f, FLT_MIN};
+	struct ferry_router router = router_of(3, 3);
+
+	(void)state;
+	router.score = FERRY_SCORE_SIGMOID;
+	router.bias = bias;
+	const struct found found = find(&router, x);
+
+	EXPECT_IDS(found, 2, 0, 1);
+}
+
 static void test_one_expert(void **state)
 {
 	const float x[] = {-4};
@@ -471,6 +487,7 @@ int main(void)
 		cmocka_unit_test(test_all_nan),
 		cmocka_unit_test(test_infinities),
 		cmocka_unit_test(test_tiny_weights),
+		cmocka_unit_test(test_tiny_bias),
 		cmocka_unit_test(test_one_expert),
 		cmocka_unit_test(test_strides_types_padding),
 		cmocka_unit_test(test_no_tokens),
