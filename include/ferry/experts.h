@@ -175,6 +175,22 @@ ferry_experts_start(struct ferry_experts *experts, int32_t layer,
                     struct CUstream_st *stream) FERRY_MUST_CHECK;
 
 /**
+ * As ferry_experts_start, but towards a placement of the caller's: for what no
+ * plan does, as giving up replicas (which moves nothing), re-placing a layer by
+ * ferry_eplb, or changing the split. It has as many experts, and slots of each
+ * rank, as the layer; its content is copied, and its version does not count. An
+ * expert that a slot does not have comes from the same rank where that has it,
+ * otherwise from replica number (slot mod n).
+ * Errors: as ferry_experts_start; INVAL also where the shape differs. RANGE
+ * where it brings a rank more experts than it has staging buffers: go there in
+ * several steps.
+ */
+FERRY_API enum ferry_status
+ferry_experts_start_placement(struct ferry_experts *experts, int32_t layer,
+                              const struct ferry_placement *placement,
+                              struct CUstream_st *stream) FERRY_MUST_CHECK;
+
+/**
  * Has every rank staged the plan of a layer? Then ferry_experts_commit waits
  * only until all ranks call it. Ranks may see it at different times: what all
  * must decide alike must not hang on it. Does not block.

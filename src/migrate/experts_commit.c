@@ -289,21 +289,27 @@ static enum ferry_status meet(struct ferry_experts *x, struct experts_flight *f,
 	return FERRY_OK;
 }
 
-/* An operation that reads the old weights would read a mixture. */
+/*
+ * An operation that reads the old weights would read a mixture. It may have
+ * come with any version that is kept: not every commit copies.
+ */
 static enum ferry_status check_unused(struct ferry_experts *x,
                                       const struct experts_flight *f)
 {
-	const struct experts_version *old = x->layers[f->layer].newest;
-
-	if (x->mode == FERRY_EXPERTS_REMAP || !f->n_transfers ||
-	    !ferry_experts_version_in_use(x, old))
+	if (x->mode == FERRY_EXPERTS_REMAP || !f->n_transfers)
 		return FERRY_OK;
-	return ferry_fail(&x->world->ctx, FERRY_STATE,
-	                  "experts_commit: layer %d: version %llu is in use, "
-	                  "and its weights are copied over: call again after "
-	                  "its combine_send",
-	                  f->layer,
-	                  (unsigned long long)old->placement->version);
+	/* Only this thread, which commits, changes the list. */
+	for (const struct experts_version *v = x->layers[f->layer].newest; v;
+	     v = v->older)
+		if (ferry_experts_version_in_use(x, v))
+			return ferry_fail(
+				&x->world->ctx, FERRY_STATE,
+				"experts_commit: layer %d: version %llu is in "
+				"use, and its weights are copied over: call "
+				"again after its combine_send",
+				f->layer,
+				(unsigned long long)v->placement->version);
+	return FERRY_OK;
 }
 
 /* COPY: from staging to where the caller has its weights. */

@@ -13,7 +13,7 @@ struct making {
 	int32_t layer;
 	const struct ferry_plan *plan;
 	const struct ferry_placement *placement;
-	uint8_t *taken; /* [n_slots] by an earlier move */
+	uint8_t *changed; /* [n_slots] by an earlier move */
 };
 
 static enum ferry_status refuse(const struct making *m, int32_t i,
@@ -37,10 +37,10 @@ static enum ferry_status check_slot(const struct making *m, int32_t i,
 		                  "experts_start: layer %d: moves[%d].%s is "
 		                  "%d, slots are 0..%d",
 		                  m->layer, i, what, slot, n_slots - 1);
-	if (m->taken[slot])
+	if (m->changed[slot])
 		return ferry_fail(&m->x->world->ctx, FERRY_INVAL,
 		                  "experts_start: layer %d: moves[%d].%s, %d, "
-		                  "is in an earlier move, too",
+		                  "is changed by an earlier move",
 		                  m->layer, i, what, slot);
 	return FERRY_OK;
 }
@@ -69,8 +69,9 @@ static enum ferry_status check_move(const struct making *m, int32_t i)
 	if (v->to_rank != map->slot_rank[v->to_slot])
 		return refuse(m, i, "to_rank", v->to_rank,
 		              map->slot_rank[v->to_slot]);
-	m->taken[v->from_slot] = 1;
-	m->taken[v->to_slot] = 1;
+	/* A slot changes once; one may be copied from several times. */
+	m->changed[v->from_slot] = v->kind == FERRY_MOVE_SWAP;
+	m->changed[v->to_slot] = 1;
 	return FERRY_OK;
 }
 
@@ -127,21 +128,12 @@ static enum ferry_status make_target(const struct making *m,
                                      const int64_t *loads,
                                      struct experts_flight *flight)
 {
-	const struct experts_layer *layer = &m->x->layers[m->layer];
 	struct ferry_placement *next;
 
 	if (!changes(m, loads))
 		return FERRY_OK;
 	FERRY_TRY(ferry_plan_apply(m->placement, m->plan, loads, &next));
-	flight->target = ferry_experts_version_make(m->x, layer, next);
-	if (!flight->target) {
-		ferry_placement_destroy(next);
-		return ferry_fail(&m->x->world->ctx, FERRY_NOMEM,
-		                  "experts_start: version of layer %d",
-		                  m->layer);
-	}
-	flight->target->made = next;
-	return FERRY_OK;
+	return ferry_experts_flight_aim(m->x, m->layer, next, flight);
 }
 
 static enum ferry_status make(struct making *m,
@@ -155,9 +147,38 @@ static enum ferry_status make(struct making *m,
 	return make_target(m, asked->loads, flight);
 }
 
-/* How many transfers a plan needs room for, whatever it says. */
-static size_t most_transfers(const struct ferry_plan *plan)
+static enum ferry_status make_by_plan(struct ferry_experts *x,
+                                      const struct experts_asked *asked,
+                                      struct experts_flight *flight)
 {
+	struct making m = {
+		.x = x,
+		.layer = asked->layer,
+		.plan = asked->plan,
+		.placement = x->layers[asked->layer].newest->placement,
+	};
+
+	m.changed = calloc((size_t)m.placement->map.n_slots, 1);
+	if (!m.changed)
+		return ferry_fail(&x->world->ctx, FERRY_NOMEM,
+		                  "experts_start: %d slots",
+		                  m.placement->map.n_slots);
+	const enum ferry_status status = make(&m, asked, flight);
+
+	free(m.changed);
+	flight->plan_hash = asked->plan->hash;
+	return status;
+}
+
+/* How many transfers there may be, whatever a plan says. */
+static size_t most_transfers(const struct ferry_experts *x,
+                             const struct experts_asked *asked)
+{
+	const struct ferry_plan *plan = asked->plan;
+
+	if (asked->to)
+		return (size_t)x->layers[asked->layer]
+		        .newest->placement->map.n_slots;
 	if (plan->n_moves < 0 || plan->n_moves > FERRY_PLAN_MOVES)
 		return 0;
 	return 2 * (size_t)plan->n_moves;
@@ -167,33 +188,39 @@ enum ferry_status ferry_experts_flight_make(struct ferry_experts *x,
                                             const struct experts_asked *asked,
                                             struct experts_flight **flight)
 {
-	const struct ferry_plan *plan = asked->plan;
-	struct making m = {
-		.x = x,
-		.layer = asked->layer,
-		.plan = plan,
-		.placement = x->layers[asked->layer].newest->placement,
-	};
-	struct experts_flight *const f = calloc(
-		1, sizeof(*f) + most_transfers(plan) * sizeof(f->transfers[0]));
-	enum ferry_status status;
+	const size_t most = most_transfers(x, asked);
+	struct experts_flight *const f =
+		calloc(1, sizeof(*f) + most * sizeof(f->transfers[0]));
 
-	m.taken = calloc((size_t)m.placement->map.n_slots, 1);
-	if (!f || !m.taken)
-		status = ferry_fail(&x->world->ctx, FERRY_NOMEM,
-		                    "experts_start: %d moves in %d slots",
-		                    plan->n_moves, m.placement->map.n_slots);
-	else
-		status = make(&m, asked, f);
-	free(m.taken);
+	if (!f)
+		return ferry_fail(&x->world->ctx, FERRY_NOMEM,
+		                  "experts_start: %zu transfers", most);
+	f->layer = asked->layer;
+	f->held_back = asked->held_back;
+	const enum ferry_status status =
+		asked->to ? ferry_experts_flight_to(x, asked, f)
+			  : make_by_plan(x, asked, f);
+
 	if (status != FERRY_OK) {
 		ferry_experts_flight_free(f);
 		return status;
 	}
-	f->layer = asked->layer;
-	f->held_back = asked->held_back;
-	f->plan_hash = plan->hash;
 	*flight = f;
+	return FERRY_OK;
+}
+
+enum ferry_status ferry_experts_flight_aim(struct ferry_experts *x,
+                                           int32_t layer,
+                                           struct ferry_placement *next,
+                                           struct experts_flight *flight)
+{
+	flight->target = ferry_experts_version_make(x, &x->layers[layer], next);
+	if (!flight->target) {
+		ferry_placement_destroy(next);
+		return ferry_fail(&x->world->ctx, FERRY_NOMEM,
+		                  "experts_start: version of layer %d", layer);
+	}
+	flight->target->made = next;
 	return FERRY_OK;
 }
 

@@ -134,6 +134,7 @@ struct ferry_experts {
 	size_t bounced; /* of the bounce, since the last flush */
 	void **tensors; /* COPY: [own slots of all layers][n_tensors] */
 	struct experts_layer *layers;
+	int32_t *coming;           /* [n_ranks] scratch of a start */
 	struct experts_free *free; /* [n_ranks] */
 	uint64_t *pieces;          /* [n_buffers] that will have come into it */
 	struct ferry_wait_item *items;             /* [n_ranks + n_staging] */
@@ -221,22 +222,32 @@ unsigned char *ferry_experts_address(const struct ferry_experts *x,
                                      const struct experts_layer *layer,
                                      int32_t slot, int32_t tensor);
 
-/*
- * Turns a plan for the newest placement of a layer into transfers, without
- * buffers, and the version that it leads to; held back: a plan with its moves
- * left out. Nothing is touched but *flight, which is the caller's on success.
- * Errors: INVAL, RANGE, NOMEM.
- */
+/* A plan, or a placement to go to. */
 struct experts_asked {
 	int32_t layer;
 	const struct ferry_plan *plan;
 	const int64_t *loads;
-	bool held_back;
+	const struct ferry_placement *to; /* NULL: there is a plan */
+	bool held_back;                   /* leave its moves out */
 };
 
+/*
+ * Turns what is asked for into transfers, without buffers, and the version that
+ * it leads to. Nothing is touched but *flight, which is the caller's on
+ * success. Errors: INVAL, RANGE, NOMEM.
+ */
 enum ferry_status ferry_experts_flight_make(struct ferry_experts *x,
                                             const struct experts_asked *asked,
                                             struct experts_flight **flight);
+/* The part of it for a placement; the flight has room for all slots. */
+enum ferry_status ferry_experts_flight_to(struct ferry_experts *x,
+                                          const struct experts_asked *asked,
+                                          struct experts_flight *flight);
+/* Gives it a version to lead to, and that the placement, also on failure. */
+enum ferry_status ferry_experts_flight_aim(struct ferry_experts *x,
+                                           int32_t layer,
+                                           struct ferry_placement *next,
+                                           struct experts_flight *flight);
 /* Frees it with a target that was not committed. */
 void ferry_experts_flight_free(struct experts_flight *flight);
 

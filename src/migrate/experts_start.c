@@ -12,19 +12,18 @@
 #include "experts_inner.h"
 
 static enum ferry_status check_call(const struct ferry_experts *x,
-                                    int32_t layer,
-                                    const struct ferry_plan *plan,
+                                    const struct experts_asked *asked,
                                     const struct CUstream_st *stream)
 {
-	if (!x || !plan)
+	if (!x || (!asked->plan && !asked->to))
 		return ferry_fail(x ? &x->world->ctx : NULL, FERRY_INVAL,
 		                  "experts_start: %s is NULL",
-		                  x ? "plan" : "experts");
-	if (layer < 0 || layer >= x->n_layers)
+		                  x ? "plan or placement" : "experts");
+	if (asked->layer < 0 || asked->layer >= x->n_layers)
 		return ferry_fail(&x->world->ctx, FERRY_RANGE,
 		                  "experts_start: layer is %d, allowed are "
 		                  "0..%d",
-		                  layer, x->n_layers - 1);
+		                  asked->layer, x->n_layers - 1);
 	if (stream)
 		return ferry_fail(&x->world->ctx, FERRY_INVAL,
 		                  "experts_start: stream is not NULL in a CPU "
@@ -57,44 +56,36 @@ static enum ferry_status check_state(struct ferry_experts *x, int32_t layer)
 	return FERRY_OK;
 }
 
-static int32_t coming_to(const struct experts_flight *f, int32_t rank)
+/* How many experts come to each rank, into x->coming. */
+static void count_coming(struct ferry_experts *x,
+                         const struct experts_flight *f)
 {
-	int32_t n = 0;
-
+	memset(x->coming, 0, (size_t)x->n_ranks * sizeof(*x->coming));
 	for (int32_t i = 0; i < f->n_transfers; i++)
-		n += f->transfers[i].to_rank == rank;
-	return n;
+		x->coming[f->transfers[i].to_rank]++;
 }
 
 /* Can it ever be staged? */
 static enum ferry_status check_staging(struct ferry_experts *x,
                                        const struct experts_flight *f)
 {
-	for (int32_t i = 0; i < f->n_transfers; i++) {
-		const int32_t r = f->transfers[i].to_rank;
-		const int32_t n = coming_to(f, r);
-
-		if (n > x->n_staging)
+	for (int32_t r = 0; r < x->n_ranks; r++)
+		if (x->coming[r] > x->n_staging)
 			return ferry_fail(
 				&x->world->ctx, FERRY_RANGE,
 				"experts_start: layer %d: %d experts "
 				"come to rank %d, which has %d staging "
 				"buffers",
-				f->layer, n, r, x->n_staging);
-	}
+				f->layer, x->coming[r], r, x->n_staging);
 	return FERRY_OK;
 }
 
 /* Can it be staged now? All ranks' books say the same. */
-static bool has_room(const struct ferry_experts *x,
-                     const struct experts_flight *f)
+static bool has_room(const struct ferry_experts *x)
 {
-	for (int32_t i = 0; i < f->n_transfers; i++) {
-		const int32_t r = f->transfers[i].to_rank;
-
-		if (coming_to(f, r) > x->free[r].n)
+	for (int32_t r = 0; r < x->n_ranks; r++)
+		if (x->coming[r] > x->free[r].n)
 			return false;
-	}
 	return true;
 }
 
@@ -104,9 +95,10 @@ static enum ferry_status make_flight(struct ferry_experts *x,
                                      struct experts_flight **flight)
 {
 	FERRY_TRY(ferry_experts_flight_make(x, asked, flight));
+	count_coming(x, *flight);
 	const enum ferry_status status = check_staging(x, *flight);
 
-	asked->held_back = !has_room(x, *flight);
+	asked->held_back = !has_room(x);
 	if (status == FERRY_OK && !asked->held_back)
 		return FERRY_OK;
 	ferry_experts_flight_free(*flight);
@@ -292,21 +284,39 @@ static enum ferry_status send_timed(struct ferry_experts *x,
 	return status;
 }
 
+static enum ferry_status start(struct ferry_experts *x,
+                               struct experts_asked *asked,
+                               const struct CUstream_st *stream)
+{
+	struct experts_flight *f;
+
+	FERRY_TRY(check_call(x, asked, stream));
+	FERRY_TRY(ferry_experts_named(x, "experts_start", asked->layer,
+	                              ferry_segment_check(x->segment)));
+	FERRY_TRY(check_state(x, asked->layer));
+	FERRY_TRY(make_flight(x, asked, &f));
+	enter(x, f);
+	return ferry_experts_named(x, "experts_start", asked->layer,
+	                           send_timed(x, f));
+}
+
 enum ferry_status ferry_experts_start(struct ferry_experts *experts,
                                       int32_t layer,
                                       const struct ferry_plan *plan,
                                       const int64_t *loads,
                                       struct CUstream_st *stream)
 {
-	struct ferry_experts *const x = experts;
-	struct experts_asked asked = {layer, plan, loads, false};
-	struct experts_flight *f;
+	struct experts_asked asked = {layer, plan, loads, NULL, false};
 
-	FERRY_TRY(check_call(x, layer, plan, stream));
-	FERRY_TRY(ferry_experts_named(x, "experts_start", layer,
-	                              ferry_segment_check(x->segment)));
-	FERRY_TRY(check_state(x, layer));
-	FERRY_TRY(make_flight(x, &asked, &f));
-	enter(x, f);
-	return ferry_experts_named(x, "experts_start", layer, send_timed(x, f));
+	return start(experts, &asked, stream);
+}
+
+enum ferry_status
+ferry_experts_start_placement(struct ferry_experts *experts, int32_t layer,
+                              const struct ferry_placement *placement,
+                              struct CUstream_st *stream)
+{
+	struct experts_asked asked = {layer, NULL, NULL, placement, false};
+
+	return start(experts, &asked, stream);
 }

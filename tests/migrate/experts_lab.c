@@ -354,6 +354,54 @@ struct ferry_experts_stats lab_stats(const struct lab *lab)
 	return stats;
 }
 
+/* One change of a map; the caller looks whether it is still a placement. */
+static void change(uint64_t *seed, int32_t *slots, int32_t n_slots,
+                   int32_t n_experts)
+{
+	const int32_t a = between(seed, 0, n_slots - 1);
+	const int32_t b = between(seed, 0, n_slots - 1);
+	const int32_t e = slots[a];
+
+	switch (between(seed, 0, 3)) {
+	case 0:
+		slots[a] = between(seed, -1, n_experts - 1);
+		break;
+	default:
+		slots[a] = slots[b];
+		slots[b] = e;
+	}
+}
+
+struct ferry_placement *lab_other(const struct ferry_placement *placement,
+                                  uint64_t *seed)
+{
+	struct ferry_placement_config config = FERRY_PLACEMENT_CONFIG_INIT;
+	const int32_t n_slots = ferry_placement_n_slots(placement);
+	int32_t *slots = calloc((size_t)n_slots, sizeof(*slots));
+	struct ferry_placement *other = NULL;
+	int32_t per_rank[RANKS_MAX] = {0};
+
+	for (int32_t s = 0; s < n_slots; s++) {
+		const int32_t r = ferry_placement_rank(placement, s);
+
+		per_rank[r]++;
+		config.n_ranks = r + 1;
+	}
+	config.n_experts = ferry_placement_n_experts(placement);
+	config.expert_slots = per_rank;
+	config.slot_expert = slots;
+	while (!other) {
+		for (int32_t s = 0; s < n_slots; s++)
+			slots[s] = ferry_placement_expert(placement, s);
+		for (int32_t i = between(seed, 0, 3); i > 0; i--)
+			change(seed, slots, n_slots, config.n_experts);
+		if (ferry_placement_create(&config, &other) != FERRY_OK)
+			other = NULL;
+	}
+	free(slots);
+	return other;
+}
+
 struct ferry_plan lab_one_swap(const struct ferry_placement *placement,
                                int32_t layer)
 {

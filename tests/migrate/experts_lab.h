@@ -82,6 +82,13 @@ int32_t lab_wrong(const struct lab *lab, int32_t layer,
 unsigned char lab_byte(const struct lab *lab, int32_t layer, int32_t expert,
                        int32_t tensor, size_t at);
 
+/*
+ * Another placement of the same shape, from *seed: a few slots exchange what
+ * they have, also within a rank, replicas come and go.
+ */
+struct ferry_placement *lab_other(const struct ferry_placement *placement,
+                                  uint64_t *seed);
+
 /* A plan of one swap. */
 struct ferry_plan lab_one_swap(const struct ferry_placement *placement,
                                int32_t layer);

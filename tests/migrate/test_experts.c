@@ -408,12 +408,110 @@ static void quotas(struct rank *rank)
 	RANKS_TEXT(ferry_last_error(), "or with different loads");
 }
 
+/*
+ * Not every commit copies: here quotas change while the version before is in
+ * use, and then an expert moves. Its weights must stay.
+ */
+static void copy_in_older_use(struct rank *rank)
+{
+	struct lab *lab = lab_open(rank, rank->arg);
+	struct ferry_experts *x = lab->experts;
+	const struct ferry_placement *a = ferry_experts_acquire(x, 0);
+	const struct ferry_plan none = {.size = sizeof(none)};
+	const int64_t loads[13] = {3, 1};
+
+	RANKS_OK(ferry_experts_start(x, 0, &none, loads, NULL));
+	RANKS_OK(ferry_experts_commit(x, 0, NULL, NULL, NULL));
+	const struct ferry_placement *b = ferry_experts_placement(x, 0);
+	const struct ferry_plan plan = lab_one_swap(b, 0);
+
+	RANKS_CHECK(a != b);
+	RANKS_OK(ferry_experts_start(x, 0, &plan, loads, NULL));
+	RANKS_STATUS(ferry_experts_commit(x, 0, NULL, NULL, NULL), FERRY_STATE);
+	RANKS_TEXT(ferry_last_error(), "version 0 is in use");
+	lab_check(lab, 0, a);
+	ferry_experts_release(x, 0, a);
+	RANKS_OK(ferry_experts_commit(x, 0, NULL, NULL, NULL));
+	lab_check(lab, 0, ferry_experts_placement(x, 0));
+}
+
 static void test_quotas(void **state)
 {
 	struct lab_shape shape = lab_small(seed + 12, FERRY_EXPERTS_REMAP);
 
 	shape.split = FERRY_SPLIT_QUOTA;
 	lab_run(*state, 3, quotas, &shape);
+	shape.mode = FERRY_EXPERTS_COPY;
+	lab_run(*state, 3, copy_in_older_use, &shape);
+}
+
+/* To placements that no plan leads to. */
+static void other_placements(struct rank *rank)
+{
+	struct lab *lab = lab_open(rank, rank->arg);
+	struct ferry_experts *x = lab->experts;
+	uint64_t rng = lab->shape.seed;
+	int n_in = 0;
+
+	for (int i = 0; i < STEPS; i++) {
+		const int32_t layer = i % lab->shape.n_layers;
+		const struct ferry_placement *old =
+			ferry_experts_placement(x, layer);
+		struct ferry_experts_report report = FERRY_EXPERTS_REPORT_INIT;
+		struct ferry_placement *to = lab_other(old, &rng);
+		const struct ferry_placement *next = NULL;
+		const uint64_t version = ferry_placement_version(old);
+
+		RANKS_OK(ferry_experts_start_placement(x, layer, to, NULL));
+		lab_check(lab, layer, old);
+		RANKS_OK(ferry_experts_commit(x, layer, NULL, &next, &report));
+		RANKS_EQ(ferry_placement_hash(next), ferry_placement_hash(to));
+		RANKS_EQ(ferry_placement_version(next),
+		         version + (next != old));
+		lab_check(lab, layer, next);
+		n_in += report.n_in;
+		ferry_placement_destroy(to);
+	}
+	RANKS_CHECK(n_in > 0);
+}
+
+/* Replicas come by a plan and go by themselves: nothing is moved for that. */
+static void replicas_go(struct rank *rank)
+{
+	struct lab *lab = lab_open(rank, rank->arg);
+	struct ferry_experts *x = lab->experts;
+	struct ferry_experts_report report = FERRY_EXPERTS_REPORT_INIT;
+	const struct ferry_placement *first = lab->first[0];
+	struct ferry_plan plan = {.size = sizeof(plan)};
+	uint64_t rng = lab->shape.seed;
+
+	for (int i = 0; i < STEPS; i++) {
+		do
+			lab_plan(first, 0, &rng, 1, true, 1, &plan);
+		while (plan.n_moves < 1 ||
+		       plan.moves[0].kind != FERRY_MOVE_COPY);
+		RANKS_OK(ferry_experts_start(x, 0, &plan, NULL, NULL));
+		RANKS_OK(ferry_experts_commit(x, 0, NULL, NULL, &report));
+		RANKS_EQ(report.n_in, plan.moves[0].to_rank == rank->rank);
+		lab_check(lab, 0, ferry_experts_placement(x, 0));
+		RANKS_OK(ferry_experts_start_placement(x, 0, first, NULL));
+		RANKS_OK(ferry_experts_commit(x, 0, NULL, NULL, &report));
+		RANKS_EQ(report.n_in + report.n_out, 0);
+		lab_check(lab, 0, ferry_experts_placement(x, 0));
+	}
+}
+
+static void test_placements(void **state)
+{
+	for (int m = 0; m < 2; m++) {
+		struct lab_shape shape =
+			lab_small(seed + 14, (enum ferry_experts_mode)m);
+
+		lab_run(*state, 3, replicas_go, &shape);
+		shape.n_staging = 16;
+		lab_run(*state, 3, other_placements, &shape);
+		lab_run(*state, 5, other_placements, &shape);
+	}
 }
 
 /* With FERRY_TRACE pushes and commits are events. */
@@ -461,6 +559,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_second_thread),
 	cmocka_unit_test(test_bounded),
 	cmocka_unit_test(test_quotas),
+	cmocka_unit_test(test_placements),
 	cmocka_unit_test(test_traced),
 };
 

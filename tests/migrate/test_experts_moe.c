@@ -38,6 +38,8 @@ static uint64_t seed;
 struct policy {
 	const char *name;
 	bool eplb;         /* start from history */
+	bool replan;       /* EPLB again and again, instead of plans */
+	bool transient;    /* replicas go before the next plan */
 	bool random;       /* moves by chance */
 	int32_t max_swaps; /* -1: none */
 	int32_t max_copies;
@@ -55,6 +57,9 @@ static const struct policy policies[] = {
 	{"swaps", .max_swaps = 3},
 	{"eplb and swaps", .eplb = true, .max_swaps = 3},
 	{"swaps and copies", .max_swaps = 2, .max_copies = 1},
+	{"eplb again", .eplb = true, .replan = true, .max_swaps = -1},
+	{"transient copies", .max_swaps = -1, .max_copies = 1,
+         .transient = true},
 	{"by chance", .random = true},
 };
 
@@ -98,6 +103,7 @@ struct model {
 	struct ferry_plan plan;
 	uint64_t rng; /* alike on all ranks */
 	int32_t n_moves;
+	int32_t slots[RANKS_MAX]; /* of each rank */
 };
 
 static float small_float(uint64_t *rng)
@@ -252,6 +258,60 @@ static void make_plan(struct model *m, int32_t layer, const int64_t *loads)
 	m->n_moves += m->plan.n_moves;
 }
 
+/* By EPLB, moving as little as possible from where experts are. */
+static struct ferry_placement *
+place(struct model *m, const struct ferry_placement *from, const int64_t *loads)
+{
+	struct ferry_eplb_config e = FERRY_EPLB_CONFIG_INIT;
+	struct ferry_placement_config c = FERRY_PLACEMENT_CONFIG_INIT;
+	int32_t slot_expert[EXPERTS + 2 * RANKS_MAX];
+	int64_t quota[EXPERTS + 2 * RANKS_MAX] = {0};
+	struct ferry_placement *placement;
+
+	e.n_experts = EXPERTS;
+	e.n_ranks = m->rank->n_ranks;
+	e.n_slots = ferry_placement_n_slots(from);
+	c.n_experts = EXPERTS;
+	c.n_ranks = e.n_ranks;
+	c.expert_slots = m->slots;
+	c.slot_expert = slot_expert;
+	c.split = m->task->split;
+	c.quota = c.split == FERRY_SPLIT_QUOTA ? quota : NULL;
+	RANKS_OK(ferry_eplb(&e, loads, slot_expert));
+	RANKS_OK(ferry_placement_align(from, slot_expert, slot_expert, NULL));
+	RANKS_OK(ferry_placement_create(&c, &placement));
+	return placement;
+}
+
+/* Starts what the policy wants for the loads. */
+static void start_moves(struct model *m, int32_t layer, const int64_t *loads)
+{
+	struct ferry_experts *x = m->lab.experts;
+	const bool quotas = m->task->split == FERRY_SPLIT_QUOTA;
+
+	if (m->task->policy->replan) {
+		struct ferry_placement *to =
+			place(m, ferry_experts_placement(x, layer), loads);
+
+		RANKS_OK(ferry_experts_start_placement(x, layer, to, NULL));
+		ferry_placement_destroy(to);
+		return;
+	}
+	make_plan(m, layer, loads);
+	RANKS_OK(ferry_experts_start(x, layer, &m->plan, quotas ? loads : NULL,
+	                             NULL));
+}
+
+/* Gives up the replicas of the plan before. */
+static void drop_copies(struct model *m, int32_t layer)
+{
+	struct ferry_experts *x = m->lab.experts;
+
+	RANKS_OK(ferry_experts_start_placement(x, layer, m->lab.first[layer],
+	                                       NULL));
+	RANKS_OK(ferry_experts_commit(x, layer, NULL, NULL, NULL));
+}
+
 /* Under split EXACT ids become slots first. */
 static void dispatch(struct model *m, int32_t layer, struct micro *b)
 {
@@ -325,26 +385,26 @@ static void run_layer(struct model *m, int32_t layer, int32_t turn)
 	struct ferry_experts *x = m->lab.experts;
 	struct micro *a = &m->micros[0], *b = &m->micros[1];
 	int64_t loads[EXPERTS];
-	const bool quotas = m->task->split == FERRY_SPLIT_QUOTA;
 
+	if (m->task->policy->transient)
+		drop_copies(m, layer);
 	make_batch(m, turn, a);
 	make_batch(m, turn + 1, b);
 	count_loads(m, turn + 1, loads);
 	dispatch(m, layer, a);
-	make_plan(m, layer, loads);
-	RANKS_OK(ferry_experts_start(x, layer, &m->plan, quotas ? loads : NULL,
-	                             NULL));
-	enum ferry_status status =
+	start_moves(m, layer, loads);
+	const enum ferry_status status =
 		ferry_experts_commit(x, layer, NULL, NULL, NULL);
 
-	if (m->task->mode == FERRY_EXPERTS_COPY && m->plan.n_moves) {
-		RANKS_STATUS(status, FERRY_STATE);
+	if (status == FERRY_STATE) {
+		RANKS_EQ(m->task->mode, FERRY_EXPERTS_COPY);
 		send_back(m, layer, a);
-		status = ferry_experts_commit(x, layer, NULL, NULL, NULL);
-		RANKS_OK(status);
+		RANKS_OK(ferry_experts_commit(x, layer, NULL, NULL, NULL));
 		dispatch(m, layer, b);
 	} else {
 		RANKS_OK(status);
+		RANKS_CHECK(m->task->mode == FERRY_EXPERTS_REMAP ||
+		            m->plan.n_moves == 0);
 		dispatch(m, layer, b);
 		send_back(m, layer, a);
 	}
@@ -369,7 +429,7 @@ static void free_model(void *arg)
 	free(m);
 }
 
-static void open_channel(struct model *m, const int32_t *slots)
+static void open_channel(struct model *m)
 {
 	struct ferry_moe_config c = FERRY_MOE_CONFIG_INIT;
 	struct ferry_moe_need need = FERRY_MOE_NEED_INIT;
@@ -380,7 +440,7 @@ static void open_channel(struct model *m, const int32_t *slots)
 	c.hidden = HIDDEN;
 	c.topk = TOPK;
 	c.n_experts = EXPERTS;
-	c.expert_slots = slots;
+	c.expert_slots = m->slots;
 	c.n_slots = 2;
 	c.dtype = FERRY_FP32;
 	c.combine_dtype = FERRY_FP32;
@@ -402,29 +462,17 @@ static void open_channel(struct model *m, const int32_t *slots)
 	}
 }
 
-/* Replaces the lab's first placements by those of EPLB. */
-static void place_by_history(struct model *m, const int32_t *slots)
+/* The lab's first placements become those of EPLB. */
+static void place_by_history(struct model *m)
 {
-	struct ferry_eplb_config e = FERRY_EPLB_CONFIG_INIT;
-	struct ferry_placement_config c = FERRY_PLACEMENT_CONFIG_INIT;
-	int32_t slot_expert[EXPERTS + 2 * RANKS_MAX];
-	int64_t quota[EXPERTS + 2 * RANKS_MAX] = {0};
 	int64_t loads[EXPERTS];
 
-	e.n_experts = EXPERTS;
-	e.n_ranks = m->rank->n_ranks;
-	e.n_slots = ferry_placement_n_slots(m->lab.first[0]);
-	c.n_experts = EXPERTS;
-	c.n_ranks = e.n_ranks;
-	c.expert_slots = slots;
-	c.slot_expert = slot_expert;
-	c.split = m->task->split;
-	c.quota = c.split == FERRY_SPLIT_QUOTA ? quota : NULL;
 	for (int32_t l = 0; l < LAYERS; l++) {
 		count_loads(m, 1000 + l, loads);
-		RANKS_OK(ferry_eplb(&e, loads, slot_expert));
+		struct ferry_placement *p = place(m, m->lab.first[l], loads);
+
 		ferry_placement_destroy(m->lab.first[l]);
-		RANKS_OK(ferry_placement_create(&c, &m->lab.first[l]));
+		m->lab.first[l] = p;
 	}
 }
 
@@ -436,27 +484,26 @@ static void open_model(struct model *m, const struct task *task,
 		.n_layers = LAYERS,
 		.n_experts = EXPERTS,
 		.spare = 1,
-		.n_staging = 8,
+		.n_staging = 16,
 		.mode = task->mode,
 		.split = task->split,
 		.n_tensors = 3,
 		.tensor_bytes = {sizeof(float[INNER][HIDDEN]),
 	                         sizeof(float[HIDDEN][INNER]), sizeof(float)},
 	};
-	int32_t slots[RANKS_MAX];
 
 	m->task = task;
 	m->rank = rank;
 	m->rng = seed;
 	lab_make(&m->lab, rank, &shape);
 	for (int32_t r = 0; r < rank->n_ranks; r++)
-		slots[r] = EXPERTS / rank->n_ranks +
-		           (r < EXPERTS % rank->n_ranks) + 1;
+		m->slots[r] = EXPERTS / rank->n_ranks +
+		              (r < EXPERTS % rank->n_ranks) + 1;
 	if (task->policy->eplb)
-		place_by_history(m, slots);
+		place_by_history(m);
 	RANKS_OK(lab_try(&m->lab));
 	fill_weights(m);
-	open_channel(m, slots);
+	open_channel(m);
 	RANKS_OK(ferry_planner_create(EXPERTS, 2 * EXPERTS + RANKS_MAX,
 	                              rank->n_ranks, &m->planner));
 }
@@ -472,10 +519,14 @@ static void same_bits(struct rank *rank)
 			run_layer(m, l, 2 * (step * LAYERS + l));
 	const struct ferry_experts_stats stats = lab_stats(&m->lab);
 
-	RANKS_EQ(stats.n_committed, STEPS * LAYERS);
+	RANKS_EQ(stats.n_committed,
+	         STEPS * LAYERS * (1 + m->task->policy->transient));
 	RANKS_EQ(stats.n_held_back, 0);
-	if (m->task->policy->max_swaps > 0 || m->task->policy->random)
+	if (m->task->policy->max_swaps > 0 || m->task->policy->max_copies ||
+	    m->task->policy->random)
 		RANKS_CHECK(m->n_moves > 0);
+	if (m->task->policy->replan)
+		RANKS_CHECK(stats.bytes_in > 0);
 }
 
 static void test_policies(void **state)

@@ -155,8 +155,45 @@ static void bad_plans(struct rank *rank)
 	bad = good;
 	bad.n_moves = 2;
 	bad.moves[1] = bad.moves[0];
-	expect_start(lab, &bad, FERRY_INVAL, "is in an earlier move");
-	expect_start(lab, NULL, FERRY_INVAL, "plan is NULL");
+	expect_start(lab, &bad, FERRY_INVAL, "is changed by an earlier move");
+	expect_start(lab, NULL, FERRY_INVAL, "plan or placement is NULL");
+}
+
+/* Placements of another shape. */
+static void bad_placements(struct rank *rank)
+{
+	struct lab *lab = lab_open(rank, rank->arg);
+	struct ferry_placement_config config = FERRY_PLACEMENT_CONFIG_INIT;
+	struct ferry_placement *other;
+
+	config.n_experts = 13;
+	config.n_ranks = 2;
+	RANKS_OK(ferry_placement_create(&config, &other));
+	RANKS_STATUS(
+		ferry_experts_start_placement(lab->experts, 0, other, NULL),
+		FERRY_INVAL);
+	RANKS_TEXT(ferry_last_error(), "3 ranks, the placement on 2");
+	ferry_placement_destroy(other);
+	config.n_ranks = 3;
+	RANKS_OK(ferry_placement_create(&config, &other));
+	RANKS_STATUS(
+		ferry_experts_start_placement(lab->experts, 0, other, NULL),
+		FERRY_INVAL);
+	RANKS_TEXT(ferry_last_error(), "slots, by the placement");
+	ferry_placement_destroy(other);
+	config.n_experts = 12;
+	RANKS_OK(ferry_placement_create(&config, &other));
+	RANKS_STATUS(
+		ferry_experts_start_placement(lab->experts, 0, other, NULL),
+		FERRY_INVAL);
+	RANKS_TEXT(ferry_last_error(), "13 experts, the placement 12");
+	ferry_placement_destroy(other);
+	RANKS_STATUS(ferry_experts_start_placement(lab->experts, 0, NULL, NULL),
+	             FERRY_INVAL);
+	RANKS_STATUS(
+		ferry_experts_start_placement(NULL, 0, lab->first[0], NULL),
+		FERRY_INVAL);
+	RANKS_EQ(lab_stats(lab).n_started, 0);
 }
 
 /* Calls out of place. */
@@ -226,6 +263,7 @@ static void test_refusals(void **state)
 
 	lab_run(*state, 3, bad_plans, &shape);
 	lab_run(*state, 3, bad_calls, &shape);
+	lab_run(*state, 3, bad_placements, &shape);
 	shape.uneven = false;
 	lab_run(*state, 3, lookups, &shape);
 }
