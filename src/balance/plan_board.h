@@ -91,8 +91,47 @@ enum { BOARD_NONE = 1 << 20 };
  * from.load[i] - to.load[j] next to a limit of -2^14..2^14. Neither list is
  * empty.
  */
-struct board_near plan_board_near(const struct board_list *from,
-                                  const struct board_list *to, int32_t limit);
+static inline struct board_near plan_board_near(const struct board_list *from,
+                                                const struct board_list *to,
+                                                int32_t limit)
+{
+	lanes low = lanes_all(INT16_MAX), high = lanes_all(INT16_MIN);
+	/*
+	 * Both lists fall. What lies above the limit with every expert of
+	 * `to` counts only in the last such row; the first row that lies below
+	 * with every one is the last that counts.
+	 */
+	const int32_t above_all = limit + to->load[0];
+	const int32_t below_all = limit + to->load[to->n - 1];
+	int32_t i = 0;
+
+	while (i + 1 < from->n && from->load[i + 1] > above_all)
+		i++;
+	/* limit - difference, as an unsigned number: the least one is nearest
+	 * below the limit, the greatest one, beyond the wrap, nearest above.
+	 * The sign bit turned over makes that a signed comparison. */
+	for (bool last = false; i < from->n && !last; i++) {
+		const lanes add = lanes_all(
+			(int16_t)((limit - from->load[i]) ^ INT16_MIN));
+
+		last = from->load[i] <= below_all;
+		for (int32_t j = 0; j < to->n; j += LANES) {
+			const lanes v =
+				lanes_add(lanes_load(to->load + j), add);
+
+			low = lanes_min(low, v);
+			high = lanes_max(high, v);
+		}
+	}
+	const int32_t least = lanes_least(low) - INT16_MIN;
+	const int32_t most = lanes_most(high) - INT16_MIN;
+	const struct board_near near = {
+		least <= INT16_MAX ? limit - least : -BOARD_NONE,
+		most > INT16_MAX ? limit + 65536 - most : BOARD_NONE,
+	};
+
+	return near;
+}
 
 /* The pair with that difference; there is one. Lowest i, then lowest j. */
 struct board_swap plan_board_find(const struct plan_board *board, int32_t from,

@@ -13,7 +13,10 @@
 #include "../core/bits.h"
 #include "plan_inner.h"
 
-enum { RECEIVERS = 7 };
+enum {
+	RECEIVERS = 7,
+	FEW = 8, /* swaps up to which the second way is tried */
+};
 
 /* The fullest places and their times. */
 struct fullest {
@@ -25,7 +28,7 @@ struct fullest {
 };
 
 struct greedy_choice {
-	__int128_t gain; /* 0: none */
+	int64_t gain; /* 0: none */
 	int32_t place;
 	int32_t difference;
 };
@@ -60,22 +63,29 @@ static struct fullest find_fullest(const struct ferry_planner *pl)
 	return f;
 }
 
-static __int128_t gain_of(const struct ferry_planner *pl,
-                          const struct fullest *f, int32_t place,
-                          int64_t tokens)
+/* A time in units so coarse that gains fit into 64 bits. */
+static int64_t coarse(const struct ferry_planner *pl, int64_t time)
+{
+	return time >> pl->search.time_shift;
+}
+
+static int64_t gain_of(const struct ferry_planner *pl, const struct fullest *f,
+                       int32_t place, int64_t tokens)
 {
 	const struct ferry_problem *const p = &pl->problem;
 	const int32_t *const rank = pl->search.board.rank;
-	const int64_t to = time_at(pl, place);
-	const int64_t x = tokens * p->weight[rank[f->place]];
-	const int64_t y = tokens * p->weight[rank[place]];
-	const int64_t others = place == f->second_place ? f->third : f->second;
-	const int64_t after = max_i64(others, max_i64(f->time - x, to + y));
+	const int64_t total = coarse(pl, pl->total_time);
+	const int64_t from = coarse(pl, f->time);
+	const int64_t to = coarse(pl, time_at(pl, place));
+	const int64_t x = coarse(pl, tokens * p->weight[rank[f->place]]);
+	const int64_t y = coarse(pl, tokens * p->weight[rank[place]]);
+	const int64_t others =
+		coarse(pl, place == f->second_place ? f->third : f->second);
+	const int64_t after = max_i64(others, max_i64(from - x, to + y));
 
-	return (__int128_t)2 * pl->total_time * (f->time - after) +
-	       p->n_ranks * ((__int128_t)x * (2 * f->time - x) -
-	                     (__int128_t)y * (2 * to + y)) -
-	       (__int128_t)2 * pl->total_time * (x - y);
+	return 2 * total * (from - after) +
+	       p->n_ranks * (x * (2 * from - x) - y * (2 * to + y)) -
+	       2 * total * (x - y);
 }
 
 /* The difference that comes nearest to making both equally full. */
@@ -98,7 +108,7 @@ static void weigh(const struct ferry_planner *pl, const struct fullest *f,
 
 	if (d <= 0 || d == BOARD_NONE)
 		return;
-	const __int128_t gain = gain_of(pl, f, place, (int64_t)d << shift);
+	const int64_t gain = gain_of(pl, f, place, (int64_t)d << shift);
 
 	if (gain > best->gain)
 		*best = (struct greedy_choice){gain, place, d};
@@ -121,25 +131,34 @@ static struct greedy_choice choose(const struct ferry_planner *pl,
 	return best;
 }
 
+static int32_t emptiest_place(const struct ferry_planner *pl)
+{
+	int32_t best = pl->search.board.n - 1;
+
+	for (int32_t i = best; i >= 0; i--)
+		if (time_at(pl, i) < time_at(pl, best))
+			best = i;
+	return best;
+}
+
 /* As FreeBalance does: with the emptiest rank only. */
 static struct greedy_choice choose_emptiest(const struct ferry_planner *pl,
                                             const struct fullest *f)
 {
 	const struct plan_board *const board = &pl->search.board;
+	const int32_t emptiest = emptiest_place(pl);
 	struct greedy_choice best = {0, -1, 0};
-	int32_t emptiest = board->n - 1;
 
-	for (int32_t i = board->n - 1; i >= 0; i--)
-		if (time_at(pl, i) < time_at(pl, emptiest))
-			emptiest = i;
 	if (emptiest != f->place && board->list[emptiest].n)
 		weigh(pl, f, emptiest, &best);
 	return best;
 }
 
-void plan_search_greedy(struct ferry_planner *pl, bool emptiest_only)
+/* Whether it ever chose another than the emptiest rank, if it may. */
+static bool descend(struct ferry_planner *pl, bool emptiest_only)
 {
 	struct plan_search *const s = &pl->search;
+	bool others = false;
 
 	while (s->depth < pl->problem.max_swaps) {
 		const struct fullest f = find_fullest(pl);
@@ -150,10 +169,19 @@ void plan_search_greedy(struct ferry_planner *pl, bool emptiest_only)
 		                                       ? choose_emptiest(pl, &f)
 		                                       : choose(pl, &f);
 
-		if (c.gain <= 0 ||
-		    !plan_search_make(pl, f.place, c.place, c.difference))
+		if (c.gain <= 0)
+			break;
+		others |= !emptiest_only && c.place != emptiest_place(pl);
+		if (!plan_search_make(pl, f.place, c.place, c.difference))
 			break;
 	}
 	plan_keep_better(pl);
 	plan_search_undo(pl);
+	return others;
+}
+
+void plan_search_greedy(struct ferry_planner *pl)
+{
+	if (descend(pl, false) && pl->problem.max_swaps <= FEW)
+		(void)descend(pl, true);
 }

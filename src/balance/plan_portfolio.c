@@ -2,6 +2,8 @@
 /* Our own way to plan: the best of several. */
 #include "plan_inner.h"
 
+enum { TIME_BITS = 15 };
+
 /* The bound as a time; none where weights are rounded. */
 static int64_t least_time(const struct ferry_planner *pl)
 {
@@ -20,8 +22,7 @@ static void add_swaps(struct ferry_planner *pl)
 	if (pl->problem.max_swaps == 0 || pl->problem.n_ranks == 1)
 		return;
 	plan_board_fill(&s->board, pl);
-	plan_search_greedy(pl, false);
-	plan_search_greedy(pl, true);
+	plan_search_greedy(pl);
 	plan_search_targets(pl);
 }
 
@@ -48,6 +49,9 @@ void plan_portfolio(struct ferry_planner *pl)
 	pl->total_time = 0;
 	for (int32_t r = 0; r < p->n_ranks; r++)
 		pl->total_time += plan_time(pl, r);
+	pl->search.time_shift = 0;
+	while (pl->best_value.max_time >> pl->search.time_shift >> TIME_BITS)
+		pl->search.time_shift++;
 	add_swaps(pl);
 	plan_take_best(pl);
 	plan_polish(pl);

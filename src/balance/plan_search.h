@@ -36,7 +36,8 @@ struct search_level {
 
 struct plan_search {
 	struct plan_board board;
-	int32_t depth; /* moves made, which are off the board */
+	int32_t depth;      /* moves made, which are off the board */
+	int32_t time_shift; /* leaves 15 bits of the largest time */
 	struct search_level level[FERRY_PLAN_MOVES + 1];
 };
 
@@ -44,7 +45,7 @@ struct plan_search {
  * Both keep what is better than the planner's best plan. The board is filled;
  * the plan in the making is of no use afterwards.
  */
-void plan_search_greedy(struct ferry_planner *pl, bool emptiest_only);
+void plan_search_greedy(struct ferry_planner *pl);
 void plan_search_targets(struct ferry_planner *pl);
 
 /*

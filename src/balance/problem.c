@@ -398,6 +398,11 @@ int64_t ferry_problem_max_load(const struct ferry_problem *p,
 {
 	int64_t most = 0;
 
+	if (!p->has_speed) { /* one division for all */
+		for (int32_t r = 0; r < p->n_ranks; r++)
+			most = max_i64(most, rank_load[r]);
+		return ferry_normal_load(most, p->speed[0]);
+	}
 	for (int32_t r = 0; r < p->n_ranks; r++)
 		most = max_i64(most,
 		               ferry_normal_load(rank_load[r], p->speed[r]));
