@@ -2,26 +2,43 @@
 /*
  * From the end of a plan to the day when what it replaced is free on all
  * ranks. Plans are counted in the order of their end, which is the same
- * everywhere; a rank is done with them in that order, and says so in its
- * records.
+ * everywhere; each rank says in its records which it is done with.
  */
 #include <stdlib.h>
 
 #include "../core/bits.h"
 #include "experts_inner.h"
 
-uint64_t ferry_experts_n_released(struct ferry_experts *x)
+/*
+ * A buffer may have been part of several versions of its layer: so this rank
+ * is done with a plan when it is with all earlier ones of that layer, too.
+ */
+static bool is_done(struct ferry_experts *x, const struct experts_flight *f)
 {
-	const struct experts_flight *f = x->ended;
+	for (const struct experts_flight *e = x->ended; e != f; e = e->next)
+		if (e->layer == f->layer && !e->done)
+			return false;
+	return !f->old || !ferry_experts_version_in_use(x, f->old);
+}
 
-	for (uint64_t i = x->n_dropped; i < x->n_released; i++)
-		f = f->next;
-	for (; f; f = f->next) {
-		if (f->old && ferry_experts_version_in_use(x, f->old))
-			break;
-		x->n_released++;
+void ferry_experts_say_done(struct ferry_experts *x,
+                            struct experts_record *record)
+{
+	int n_busy = 0;
+
+	for (int i = 0; i < EXPERTS_BUSY; i++)
+		record->busy[i] = UINT64_MAX;
+	record->n_done = x->n_ended;
+	for (struct experts_flight *f = x->ended; f; f = f->next) {
+		f->done = is_done(x, f);
+		if (f->done)
+			continue;
+		if (n_busy == EXPERTS_BUSY) {
+			record->n_done = f->number;
+			return;
+		}
+		record->busy[n_busy++] = f->number;
 	}
-	return x->n_released;
 }
 
 static void give_back(struct ferry_experts *x, int32_t rank, int32_t buffer)
@@ -32,19 +49,28 @@ static void give_back(struct ferry_experts *x, int32_t rank, int32_t buffer)
 	f->n++;
 }
 
-/* What rank r has said that it is done with is free from now on. */
-static void take_in(struct ferry_experts *x, int32_t r, uint64_t n_released)
+static bool says_done(const struct experts_record *record,
+                      const struct experts_flight *f)
 {
-	const struct experts_flight *f = x->ended;
-	uint64_t i = x->n_dropped;
+	for (int i = 0; i < EXPERTS_BUSY; i++)
+		if (record->busy[i] == f->number)
+			return false;
+	return f->number < record->n_done;
+}
 
-	for (; i < x->released[r]; i++)
-		f = f->next;
-	for (; i < n_released && f; i++, f = f->next)
+/* What rank r has said that it is done with is free from now on. */
+static void take_in(struct ferry_experts *x, int32_t r,
+                    const struct experts_record *record)
+{
+	for (struct experts_flight *f = x->ended; f; f = f->next) {
+		if (f->freed[r] || !says_done(record, f))
+			continue;
 		for (int32_t t = 0; t < f->n_transfers; t++)
 			if (f->transfers[t].to_rank == r)
 				give_back(x, r, f->transfers[t].buffer);
-	x->released[r] = i;
+		f->freed[r] = 1;
+		f->n_freed++;
+	}
 }
 
 /* Takes an old version out of its layer's list. */
@@ -61,25 +87,24 @@ static void forget(struct ferry_experts *x, struct experts_flight *flight)
 		pthread_mutex_unlock(&x->lock);
 		ferry_experts_version_free(flight->old);
 	}
-	free(flight);
+	ferry_experts_flight_free(flight);
 }
 
-static void drop_released(struct ferry_experts *x)
+static void drop_freed(struct ferry_experts *x)
 {
-	uint64_t least = x->released[0];
+	struct experts_flight **f = &x->ended;
 
-	for (int32_t r = 1; r < x->n_ranks; r++)
-		if (x->released[r] < least)
-			least = x->released[r];
-	while (x->n_dropped < least) {
-		struct experts_flight *const f = x->ended;
+	while (*f) {
+		struct experts_flight *const gone = *f;
 
-		x->ended = f->next;
-		if (!x->ended)
-			x->ended_tail = &x->ended;
-		forget(x, f);
-		x->n_dropped++;
+		if (gone->n_freed < x->n_ranks) {
+			f = &gone->next;
+			continue;
+		}
+		*f = gone->next;
+		forget(x, gone);
 	}
+	x->ended_tail = f;
 }
 
 void ferry_experts_end(struct ferry_experts *x, struct experts_flight *flight)
@@ -96,13 +121,14 @@ void ferry_experts_end(struct ferry_experts *x, struct experts_flight *flight)
 		                                                EXPERTS_ENDS,
 		                                                r));
 
-		take_in(x, r, record->n_released);
+		take_in(x, r, record);
 	}
 	flight->next = NULL;
+	flight->number = x->n_ended;
 	*x->ended_tail = flight;
 	x->ended_tail = &flight->next;
 	x->n_ended++;
-	drop_released(x);
+	drop_freed(x);
 	pthread_mutex_lock(&x->lock);
 	x->stats.n_in_flight--;
 	x->stats.staging_in_use = x->n_staging - x->free[x->rank].n;
@@ -117,7 +143,7 @@ void ferry_experts_books_destroy(struct ferry_experts *x)
 		struct experts_flight *const f = x->ended;
 
 		x->ended = f->next;
-		free(f);
+		ferry_experts_flight_free(f);
 	}
 	for (int32_t l = 0; x->layers && l < x->n_layers; l++)
 		while (x->layers[l].newest) {

@@ -273,12 +273,12 @@ static enum ferry_status meet(struct ferry_experts *x, struct experts_flight *f,
                               bool commits)
 {
 	const uint64_t begin = ferry_now_ns();
-	const struct experts_record record = {
-		.n_released = ferry_experts_n_released(x),
+	struct experts_record record = {
 		.layer = f->layer,
 		.commits = commits,
 	};
 
+	ferry_experts_say_done(x, &record);
 	FERRY_TRY(ferry_experts_tell(x, f, EXPERTS_ENDS, &record));
 	const enum ferry_status status = wait_records(x, f, EXPERTS_ENDS);
 

@@ -195,6 +195,12 @@ enum ferry_status ferry_experts_flight_make(struct ferry_experts *x,
 	if (!f)
 		return ferry_fail(&x->world->ctx, FERRY_NOMEM,
 		                  "experts_start: %zu transfers", most);
+	f->freed = calloc((size_t)x->n_ranks, sizeof(*f->freed));
+	if (!f->freed) {
+		free(f);
+		return ferry_fail(&x->world->ctx, FERRY_NOMEM,
+		                  "experts_start: %d ranks", x->n_ranks);
+	}
 	f->layer = asked->layer;
 	f->held_back = asked->held_back;
 	const enum ferry_status status =
@@ -229,5 +235,6 @@ void ferry_experts_flight_free(struct experts_flight *flight)
 	if (!flight)
 		return;
 	ferry_experts_version_free(flight->target);
+	free(flight->freed);
 	free(flight);
 }

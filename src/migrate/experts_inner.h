@@ -36,6 +36,7 @@ enum {
 	 * n - RING: the record is read that is overwritten.
 	 */
 	EXPERTS_RING = 2 * FERRY_EXPERTS_PLANS,
+	EXPERTS_BUSY = 4, /* plans that do not keep later ones from ending */
 	EXPERTS_ALIGN = 256,
 	EXPERTS_DEFAULT_STAGING = 4,
 	EXPERTS_PIECE_BYTES = 1 << 20, /* most of one put */
@@ -52,12 +53,15 @@ enum experts_word {
 struct experts_record {
 	uint64_t plan_hash;
 	uint64_t history; /* of all starts up to this one */
-	/* ENDS: plans, in the order of their end, that this rank is done with:
-	 * what they replaced is not in use here. */
-	uint64_t n_released;
+	/*
+	 * ENDS: of the plans that had ended before, this rank is done with the
+	 * first n_done but for those that are busy: what they replaced is not
+	 * in use here. UINT64_MAX: none.
+	 */
+	uint64_t n_done;
+	uint64_t busy[EXPERTS_BUSY];
 	int32_t layer;
 	int32_t commits; /* ENDS: 1, or 0: abandons */
-	int32_t pad[8];
 };
 
 _Static_assert(sizeof(struct experts_record) == 64, "one line");
@@ -87,6 +91,10 @@ struct experts_flight {
 	struct experts_version *target; /* NULL: nothing changes; abandoned */
 	struct experts_version *old;    /* replaced; NULL: nothing was */
 	uint64_t seq;                   /* plans started before it */
+	uint64_t number;                /* plans that ended before it */
+	bool done;                      /* this rank is done with it */
+	uint8_t *freed; /* [n_ranks] and that rank has said so */
+	int32_t n_freed;
 	uint64_t plan_hash;
 	uint64_t history;
 	int32_t layer;
@@ -141,10 +149,7 @@ struct ferry_experts {
 	struct experts_flight *ring[EXPERTS_RING]; /* by seq; NULL: ended */
 	struct experts_flight *ended;              /* oldest first */
 	struct experts_flight **ended_tail;
-	uint64_t n_ended;    /* plans */
-	uint64_t n_dropped;  /* of them: free on all ranks, and forgotten */
-	uint64_t n_released; /* of them: no longer in use on this rank */
-	uint64_t *released;  /* [n_ranks] what their records said of that */
+	uint64_t n_ended; /* plans */
 	uint64_t history;
 	uint64_t n_starts;
 	pthread_mutex_t lock; /* versions, and the counters */
@@ -262,8 +267,9 @@ void ferry_experts_version_free(struct experts_version *version);
 bool ferry_experts_version_in_use(struct ferry_experts *x,
                                   const struct experts_version *version);
 
-/* Adds up how many ended plans this rank is done with. */
-uint64_t ferry_experts_n_released(struct ferry_experts *x);
+/* Which ended plans this rank is done with, for all others to know. */
+void ferry_experts_say_done(struct ferry_experts *x,
+                            struct experts_record *record);
 
 /*
  * Ends a plan: its buffers wait in x->ended until every rank has said that it

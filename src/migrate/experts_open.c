@@ -210,7 +210,6 @@ static enum ferry_status open_books(struct ferry_experts *x,
 	FERRY_TRY(get(x, &x->layers, (size_t)c->n_layers, sizeof(*x->layers)));
 	x->n_layers = c->n_layers;
 	FERRY_TRY(get(x, &x->free, n_ranks, sizeof(*x->free)));
-	FERRY_TRY(get(x, &x->released, n_ranks, sizeof(*x->released)));
 	FERRY_TRY(get(x, &x->coming, n_ranks, sizeof(*x->coming)));
 	FERRY_TRY(get(x, &x->items, n_ranks + (size_t)c->n_staging,
 	              sizeof(*x->items)));
@@ -467,7 +466,6 @@ void ferry_experts_close(struct ferry_experts *experts)
 	free(x->layers);
 	free(x->free);
 	free(x->pieces);
-	free(x->released);
 	free(x->coming);
 	free(x->items);
 	free(x->tensor_bytes);

@@ -230,6 +230,35 @@ static void test_two_batches(void **state)
 	lab_run(*state, 2, two_batches, &shape);
 }
 
+/*
+ * An operation of one layer that never ends keeps that layer's old buffers,
+ * and nobody else's.
+ */
+static void stuck(struct rank *rank)
+{
+	struct lab *lab = lab_open(rank, rank->arg);
+	const struct ferry_placement *a =
+		ferry_experts_acquire(lab->experts, 0);
+	uint64_t rng = lab->shape.seed;
+
+	for (int i = 0; i < 4 * STEPS; i++) {
+		step(lab, i < 2 ? 0 : 1 + i % 2, &rng, 1);
+		lab_check(lab, 0, a);
+	}
+	RANKS_EQ(lab_stats(lab).n_held_back, 0);
+	ferry_experts_release(lab->experts, 0, a);
+	step(lab, 1, &rng, 0);
+	RANKS_EQ(lab_stats(lab).versions_kept, 0);
+	RANKS_EQ(lab_stats(lab).staging_in_use, 0);
+}
+
+static void test_stuck(void **state)
+{
+	struct lab_shape shape = lab_small(seed + 15, FERRY_EXPERTS_REMAP);
+
+	lab_run(*state, 4, stuck, &shape);
+}
+
 /* COPY overwrites: not while somebody reads, and then it is asked again. */
 static void copy_in_use(struct rank *rank)
 {
@@ -555,6 +584,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_large_experts),
 	cmocka_unit_test(test_many_in_flight),
 	cmocka_unit_test(test_two_batches),
+	cmocka_unit_test(test_stuck),
 	cmocka_unit_test(test_copy_in_use),
 	cmocka_unit_test(test_second_thread),
 	cmocka_unit_test(test_bounded),
