@@ -230,8 +230,9 @@ struct ferry_cost_curve {
 	}
 
 /**
- * Turns tokens of experts into loads for ferry_plan_make, rounded to nearest, ties
- * up. in and out may be the same [n]. An expert without tokens costs nothing.
+ * Turns tokens of experts into loads for ferry_plan_make, rounded to nearest,
+ * ties up. in and out may be the same [n]. An expert without tokens costs
+ * nothing.
  * Errors: INVAL, RANGE (a point, or what costs more than FERRY_MAX_LOAD).
  */
 FERRY_API enum ferry_status

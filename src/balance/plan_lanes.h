@@ -135,13 +135,11 @@ static inline int32_t lanes_sum(lanes v)
 
 #else
 
-typedef struct {
-	int16_t v[LANES];
-} lanes;
+typedef int16_t lanes __attribute__((vector_size(16)));
 
 static inline lanes lanes_all(int16_t v)
 {
-	return (lanes){{v, v, v, v, v, v, v, v}};
+	return (lanes){v, v, v, v, v, v, v, v};
 }
 
 static inline lanes lanes_load(const int16_t *from)
@@ -160,59 +158,55 @@ static inline void lanes_store(int16_t *to, lanes v)
 static inline lanes lanes_add(lanes a, lanes b)
 {
 	for (int l = 0; l < LANES; l++)
-		a.v[l] = (int16_t)(a.v[l] + b.v[l]);
+		a[l] = (int16_t)(a[l] + b[l]);
 	return a;
 }
 
 static inline lanes lanes_min(lanes a, lanes b)
 {
 	for (int l = 0; l < LANES; l++)
-		a.v[l] = b.v[l] < a.v[l] ? b.v[l] : a.v[l];
+		a[l] = b[l] < a[l] ? b[l] : a[l];
 	return a;
 }
 
 static inline lanes lanes_max(lanes a, lanes b)
 {
 	for (int l = 0; l < LANES; l++)
-		a.v[l] = b.v[l] > a.v[l] ? b.v[l] : a.v[l];
+		a[l] = b[l] > a[l] ? b[l] : a[l];
 	return a;
 }
 
 static inline lanes lanes_count(lanes sum, lanes a, lanes b)
 {
 	for (int l = 0; l < LANES; l++)
-		sum.v[l] = (int16_t)(sum.v[l] + (a.v[l] > b.v[l]));
+		sum[l] = (int16_t)(sum[l] + (a[l] > b[l]));
 	return sum;
 }
 
 static inline int32_t lanes_least(lanes v)
 {
-	int16_t a[LANES];
+	int32_t least = v[0];
 
-	lanes_store(a, v);
 	for (int l = 1; l < LANES; l++)
-		a[0] = a[l] < a[0] ? a[l] : a[0];
-	return a[0];
+		least = v[l] < least ? v[l] : least;
+	return least;
 }
 
 static inline int32_t lanes_most(lanes v)
 {
-	int16_t a[LANES];
+	int32_t most = v[0];
 
-	lanes_store(a, v);
 	for (int l = 1; l < LANES; l++)
-		a[0] = a[l] > a[0] ? a[l] : a[0];
-	return a[0];
+		most = v[l] > most ? v[l] : most;
+	return most;
 }
 
 static inline int32_t lanes_sum(lanes v)
 {
-	int16_t a[LANES];
 	int32_t sum = 0;
 
-	lanes_store(a, v);
 	for (int l = 0; l < LANES; l++)
-		sum += a[l];
+		sum += v[l];
 	return sum;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The last step of the search: what lay below the resolution of the board, and
- * a little more. In a swap of the fullest rank one expert is replaced by another
- * one of its rank, so that the fuller of the two ranks is least full, while that
- * helps.
+ * a little more. In a swap of the fullest rank one expert is replaced by
+ * another one of its rank, so that the fuller of the two ranks is least full,
+ * while that helps.
  */
 #include "../core/bits.h"
 #include "plan_inner.h"

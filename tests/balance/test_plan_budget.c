@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Budgets of small problems, what plans say of themselves, and applying them. */
+/* Budgets of small problems, what plans say of themselves, how to apply. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
