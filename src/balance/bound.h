@@ -36,6 +36,7 @@ struct ferry_bound {
 	int64_t *load;       /* [n_ranks] sum of its items */
 	int32_t *copies;     /* [n_ranks] copies that it may take */
 	/* Of the budgeted bound. */
+	int64_t least_bytes; /* of an expert; 0: transfers cost nothing */
 	int64_t n_moves;     /* moves that may lower a rank, at most */
 	int32_t *most_moves; /* [n_ranks] that the rank's window lets through */
 	int64_t *gain;       /* at first[r] + r: what 0, 1 .. moves save */

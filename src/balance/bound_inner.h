@@ -28,6 +28,11 @@ static inline int32_t bound_key_rank(int64_t key)
 /* How many moves the windows let through: most_moves and n_moves. */
 void ferry_bound_moves(struct ferry_bound *b, const struct ferry_problem *p);
 
+/* After that: whether two ranks' windows let any swap of theirs through. */
+bool ferry_bound_may_swap(const struct ferry_bound *b,
+                          const struct ferry_problem *p, int32_t r,
+                          int32_t other);
+
 /*
  * Whether rank r can get down to load z at all, where `spare` moves are left
  * beyond those that every rank needs; needed[] is of z. Adds to demand[] what

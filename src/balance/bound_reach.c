@@ -140,7 +140,10 @@ static bool reach_with(struct ferry_bound *b, const struct ferry_problem *p,
 	for (int32_t i = 0; i < n_items; i++)
 		b->away[i] = 0;
 	for (int32_t other = 0; other < p->n_ranks; other++)
-		b->into[other] = other == r ? 0 : exchange(b, r, other);
+		b->into[other] =
+			other == r || !ferry_bound_may_swap(b, p, r, other)
+				? 0
+				: exchange(b, r, other);
 	if (n == 1)
 		book_demand(b, p->n_ranks, excess);
 	return sum_into(b, p->n_ranks, r, n) >= excess &&
