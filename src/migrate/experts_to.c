@@ -8,6 +8,11 @@
 
 #include "experts_inner.h"
 
+static int32_t n_slots_of(const struct ferry_placement *p, int32_t rank)
+{
+	return p->map.first_slot[rank + 1] - p->map.first_slot[rank];
+}
+
 static enum ferry_status check(const struct ferry_experts *x, int32_t layer,
                                const struct ferry_placement *from,
                                const struct ferry_placement *to)
@@ -23,15 +28,15 @@ static enum ferry_status check(const struct ferry_experts *x, int32_t layer,
 		                  "ranks, the placement on %d",
 		                  layer, from->map.n_ranks, to->map.n_ranks);
 	for (int32_t r = 0; r < x->n_ranks; r++) {
-		const int32_t *a = &from->map.first_slot[r];
-		const int32_t *b = &to->map.first_slot[r];
+		const int32_t has = n_slots_of(from, r);
+		const int32_t wants = n_slots_of(to, r);
 
-		if (b[1] - b[0] != a[1] - a[0])
+		if (has != wants)
 			return ferry_fail(&x->world->ctx, FERRY_INVAL,
 			                  "experts_start_placement: layer %d: "
 			                  "rank %d has %d slots, by the "
 			                  "placement %d",
-			                  layer, r, a[1] - a[0], b[1] - b[0]);
+			                  layer, r, has, wants);
 	}
 	return FERRY_OK;
 }
@@ -82,7 +87,7 @@ static enum ferry_status copy_placement(const struct ferry_placement *from,
 		return ferry_fail(NULL, FERRY_NOMEM,
 		                  "experts_start_placement: %d ranks", n_ranks);
 	for (int32_t r = 0; r < n_ranks; r++)
-		slots[r] = to->map.first_slot[r + 1] - to->map.first_slot[r];
+		slots[r] = n_slots_of(to, r);
 	config.n_experts = to->n_experts;
 	config.n_ranks = n_ranks;
 	config.expert_slots = slots;

@@ -124,7 +124,7 @@ static unsigned char *registered(const struct ferry_experts *x,
                                  const struct experts_layer *layer,
                                  int32_t own_slot, int32_t tensor)
 {
-	const size_t i = (size_t)(layer->first_own + own_slot);
+	const size_t i = (size_t)layer->first_own + (size_t)own_slot;
 
 	return x->tensors[i * (size_t)x->n_tensors + (size_t)tensor];
 }
