@@ -74,9 +74,9 @@ struct ferry_experts_config {
 	const size_t *tensor_bytes; /* [n_tensors] 1..; alike in all layers */
 	/*
 	 * Staging buffers of each rank, shared by all layers; 0: 4. A plan
-	 * needs one for each expert that comes to a rank, and may use again
-	 * those of the last plan but one before it, at the earliest: twice what
-	 * a plan brings to a rank keeps every plan going.
+	 * needs one for each expert that comes to a rank. What it used is free
+	 * again after the end of the next plan: twice what a plan brings to a
+	 * rank keeps every plan going.
 	 */
 	int32_t n_staging;
 	enum ferry_experts_mode mode;
@@ -143,8 +143,8 @@ FERRY_API void ferry_experts_release(struct ferry_experts *experts,
 /**
  * Address of tensor `tensor` of this rank's own expert slot `own_slot` (0 is
  * its first) in a layer: under the newest version (placement NULL), or under
- * an older one that is still kept: while it is in use, and until a second
- * commit after that. The address stays as long as the version does. NULL out
+ * an older one that is still kept: while it is in use on any rank, and until
+ * all have said in the end of a plan that it is not. The address stays as long as the version does. NULL out
  * of range, and for a placement that is not kept. Any thread.
  */
 FERRY_API void *ferry_experts_tensor(const struct ferry_experts *experts,

@@ -324,10 +324,13 @@ int32_t lab_wrong(const struct lab *lab, int32_t layer,
 	for (int32_t i = 0; i < lab->n_own[layer]; i++) {
 		const int32_t e = ferry_placement_expert(placement, first + i);
 
-		for (int32_t t = 0; e >= 0 && t < lab->shape.n_tensors; t++)
-			if (!tensor_is(lab, layer, e, t,
-			               tensor_of(lab, layer, placement, i, t)))
+		for (int32_t t = 0; e >= 0 && t < lab->shape.n_tensors; t++) {
+			const unsigned char *bytes = ferry_experts_tensor(
+				lab->experts, layer, placement, i, t);
+
+			if (!bytes || !tensor_is(lab, layer, e, t, bytes))
 				return 1 + first + i;
+		}
 	}
 	return 0;
 }

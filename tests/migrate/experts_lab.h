@@ -74,7 +74,7 @@ void lab_plan(const struct ferry_placement *placement, int32_t layer,
 /* Are the own slots of a layer under a placement what they should be? */
 void lab_check(const struct lab *lab, int32_t layer,
                const struct ferry_placement *placement);
-/* The same as an answer: 0, or 1 + the first slot that is wrong. */
+/* As an answer, for any thread: 0, or 1 + the first slot that is wrong. */
 int32_t lab_wrong(const struct lab *lab, int32_t layer,
                   const struct ferry_placement *placement);
 

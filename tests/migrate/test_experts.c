@@ -4,7 +4,6 @@
  * byte of every tensor checked in every state, several plans in flight, two
  * micro-batches, bounded staging. What is refused: test_experts_refusals.c.
  */
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -297,56 +296,6 @@ static void test_copy_in_use(void **state)
 	lab_run(*state, 3, copy_in_use, &shape);
 }
 
-/* Started by a second thread, while this one reads weights. */
-struct starter {
-	struct lab *lab;
-	const struct ferry_plan *plan;
-	enum ferry_status status;
-};
-
-static void *start_it(void *arg)
-{
-	struct starter *s = arg;
-
-	s->status =
-		ferry_experts_start(s->lab->experts, 0, s->plan, NULL, NULL);
-	return NULL;
-}
-
-static void second_thread(struct rank *rank)
-{
-	struct lab *lab = lab_open(rank, rank->arg);
-	uint64_t rng = lab->shape.seed;
-
-	for (int i = 0; i < STEPS; i++) {
-		const struct ferry_placement *p =
-			ferry_experts_placement(lab->experts, 0);
-		struct ferry_plan plan;
-		struct starter s = {lab, &plan, FERRY_INTERNAL};
-		bool staged = false;
-		pthread_t thread;
-
-		lab_plan(p, 0, &rng, 2, false, 2, &plan);
-		RANKS_EQ(pthread_create(&thread, NULL, start_it, &s), 0);
-		const int32_t wrong = lab_wrong(lab, 0, p);
-
-		pthread_join(thread, NULL);
-		RANKS_EQ(wrong, 0);
-		RANKS_OK(s.status);
-		while (!staged)
-			RANKS_OK(ferry_experts_poll(lab->experts, 0, &staged));
-		RANKS_OK(ferry_experts_commit(lab->experts, 0, NULL, &p, NULL));
-		lab_check(lab, 0, p);
-	}
-}
-
-static void test_second_thread(void **state)
-{
-	struct lab_shape shape = lab_small(seed + 7, FERRY_EXPERTS_REMAP);
-
-	lab_run(*state, 3, second_thread, &shape);
-}
-
 /* Commits; has it changed anything? The report must say the same. */
 static bool end_and_compare(struct lab *lab, int32_t layer,
                             const struct ferry_placement *old)
@@ -586,7 +535,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_two_batches),
 	cmocka_unit_test(test_stuck),
 	cmocka_unit_test(test_copy_in_use),
-	cmocka_unit_test(test_second_thread),
 	cmocka_unit_test(test_bounded),
 	cmocka_unit_test(test_quotas),
 	cmocka_unit_test(test_placements),
