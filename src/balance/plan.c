@@ -106,7 +106,8 @@ static void choose_moves(struct ferry_planner *pl, int64_t load_before)
 	if (pl->problem.rule == FERRY_RULE_PORTFOLIO)
 		plan_portfolio(pl);
 	else
-		plan_freebalance(pl);
+		plan_freebalance(pl, pl->problem.rule == FERRY_RULE_SORTED,
+		                 pl->problem.gamma_milli);
 	if (plan_must_settle(pl))
 		plan_settle(pl);
 	/* Weights are rounded, and what is reported is not. */

@@ -32,6 +32,7 @@ struct objective {
 	int32_t top_rank[3]; /* -1: there are fewer */
 	int64_t top_time[3]; /* falling */
 	int64_t total;       /* of times */
+	int32_t gamma_milli;
 };
 
 /* benefit / cost, compared exactly: whole part, then the rest. */
@@ -48,9 +49,9 @@ struct choice {
 };
 
 static struct objective objective_of(const struct ferry_problem *p,
-                                     const int64_t *load)
+                                     const int64_t *load, int32_t gamma_milli)
 {
-	struct objective o = {{-1, -1, -1}, {0, 0, 0}, 0};
+	struct objective o = {{-1, -1, -1}, {0, 0, 0}, 0, gamma_milli};
 
 	for (int32_t r = 0; r < p->n_ranks; r++) {
 		const int64_t t = load[r] * p->weight[r];
@@ -106,7 +107,7 @@ static __int128_t benefit(const struct ferry_problem *p,
 	                      (__int128_t)y * (2 * pair->target_time + y)) -
 		(__int128_t)2 * o->total * (x - y);
 
-	return by_max + p->gamma_milli * by_variance;
+	return by_max + o->gamma_milli * by_variance;
 }
 
 static struct key key_of(__int128_t gain, struct plan_cost cost)
@@ -193,6 +194,23 @@ static void choose_in_pair(struct ferry_planner *pl, const struct view *then,
 	}
 }
 
+/*
+ * Whether a pair may hold a better candidate: without costs and at one speed a
+ * benefit is greatest where it makes both ranks equally full.
+ */
+static bool may_be_better(const struct ferry_problem *p,
+                          const struct view *then, struct pair ranks,
+                          const struct choice *best)
+{
+	if (!best->found || p->has_cost || p->has_speed)
+		return true;
+	const struct pair was =
+		pair_of(p, &then->o, then->load, ranks.source, ranks.target);
+	const int64_t half = (was.source_time - was.target_time) / 2;
+
+	return benefit(p, &then->o, &was, half) >= best->key.whole;
+}
+
 /* SORTED: all ranks above the mean with all below. */
 static void choose_anywhere(struct ferry_planner *pl, const struct view *then,
                             const struct view *now, struct choice *best)
@@ -206,7 +224,8 @@ static void choose_anywhere(struct ferry_planner *pl, const struct view *then,
 		for (int32_t b = 0; b < n; b++) {
 			const struct pair ranks = {.source = a, .target = b};
 
-			if (then->load[b] * p->weight[b] * n < then->o.total)
+			if (then->load[b] * p->weight[b] * n < then->o.total &&
+			    may_be_better(p, then, ranks, best))
 				choose_in_pair(pl, then, now, ranks, best);
 		}
 	}
@@ -222,15 +241,18 @@ static int32_t emptiest_rank(const struct ferry_planner *pl)
 	return least;
 }
 
-static struct choice choose(struct ferry_planner *pl, bool sorted)
+static struct choice choose(struct ferry_planner *pl, bool sorted,
+                            int32_t gamma_milli)
 {
 	const struct ferry_problem *const p = &pl->problem;
-	const struct view now = {pl->load, objective_of(p, pl->load)};
+	const struct view now = {pl->load,
+	                         objective_of(p, pl->load, gamma_milli)};
 	struct choice best = {.found = false};
 
 	if (sorted) {
-		const struct view then = {p->rank_load,
-		                          objective_of(p, p->rank_load)};
+		const struct view then = {
+			p->rank_load,
+			objective_of(p, p->rank_load, gamma_milli)};
 
 		choose_anywhere(pl, &then, &now, &best);
 	} else {
@@ -242,12 +264,12 @@ static struct choice choose(struct ferry_planner *pl, bool sorted)
 	return best;
 }
 
-void plan_freebalance(struct ferry_planner *pl)
+void plan_freebalance(struct ferry_planner *pl, bool sorted,
+                      int32_t gamma_milli)
 {
 	plan_reset(pl);
 	while (pl->n_moves < pl->problem.max_swaps) {
-		const struct choice c =
-			choose(pl, pl->problem.rule == FERRY_RULE_SORTED);
+		const struct choice c = choose(pl, sorted, gamma_milli);
 
 		if (!c.found)
 			return;

@@ -123,7 +123,8 @@ void plan_keep_better(struct ferry_planner *pl);
 void plan_polish(struct ferry_planner *pl);
 
 /* FreeBalance's rule, either reading; leaves its plan in the making. */
-void plan_freebalance(struct ferry_planner *pl);
+void plan_freebalance(struct ferry_planner *pl, bool sorted,
+                      int32_t gamma_milli);
 
 /* Our own; leaves the best plan as best. */
 void plan_portfolio(struct ferry_planner *pl);

@@ -2,7 +2,7 @@
 /* Our own way to plan: the best of several. */
 #include "plan_inner.h"
 
-enum { TIME_BITS = 15 };
+enum { TIME_BITS = 15, OUR_GAMMA = 500 };
 
 /* The bound as a time; none where weights are rounded. */
 static int64_t least_time(const struct ferry_planner *pl)
@@ -24,6 +24,20 @@ static void add_swaps(struct ferry_planner *pl)
 	plan_board_fill(&s->board, pl);
 	plan_search_greedy(pl);
 	plan_search_targets(pl);
+}
+
+/*
+ * FreeBalance's rule in both readings, so that a thorough plan is never worse:
+ * with the gamma that the caller gives, ours, and none.
+ */
+static void add_freebalance(struct ferry_planner *pl)
+{
+	const int32_t gammas[] = {pl->problem.gamma_milli, OUR_GAMMA, 0};
+
+	for (int i = 0; i < 6; i++) {
+		plan_freebalance(pl, i % 2, gammas[i / 2]);
+		plan_keep_better(pl);
+	}
 }
 
 /* Copies beside the best swaps, without swaps, and with swaps after them. */
@@ -53,6 +67,8 @@ void plan_portfolio(struct ferry_planner *pl)
 	while (pl->best_value.max_time >> pl->search.time_shift >> TIME_BITS)
 		pl->search.time_shift++;
 	add_swaps(pl);
+	if (p->thorough)
+		add_freebalance(pl);
 	plan_take_best(pl);
 	plan_polish(pl);
 	if (p->max_copies > 0)

@@ -12,8 +12,10 @@
  *     the giver must give once more;
  *   - the smallest one that is enough for the giver, and too much for the
  *     receiver, which then gives to a third rank.
- * The latter two only where there are more swaps left than full ranks. Of each
- * kind a few of the best are tried, depth first, until nodes run out.
+ * The latter two only where there are more swaps left than full ranks. A rank
+ * that is full itself may receive, too, and must give more then. A thorough
+ * search also lets a receiver make room first. Of each kind the best, or a few,
+ * are tried, depth first, until nodes run out.
  *
  * Measured against wider searches and proven optima: dev/planner.md.
  */
@@ -32,9 +34,10 @@ enum {
 	STEP = 200,    /* a target is this part of the best below it */
 	FEW = 2,       /* with so few swaps there is time for */
 	WIDE = 4,      /* this many choices of a kind; else for one */
+	THOROUGH = 2000, /* nodes of one target where time does not count */
 };
 
-enum kind { TIGHT, LEAN, PARTIAL, PASS, CHAIN, KINDS };
+enum kind { TIGHT, LEAN, PARTIAL, PASS, CHAIN, ROOM, KINDS };
 
 /* The best choices of each kind, by rising key. */
 struct finds {
@@ -43,21 +46,21 @@ struct finds {
 	struct search_choice choice[KINDS][WIDE];
 };
 
-static void note(struct finds *finds, enum kind kind, int32_t place,
-                 int32_t difference, int32_t key)
+static void note(struct finds *finds, enum kind kind,
+                 struct search_choice choice)
 {
 	struct search_choice *const at = finds->choice[kind];
 	int32_t i = finds->n[kind];
 
-	if (i == finds->width && key >= at[i - 1].key)
+	if (i == finds->width && choice.key >= at[i - 1].key)
 		return;
 	if (i == finds->width)
 		i--;
 	else
 		finds->n[kind]++;
-	for (; i > 0 && at[i - 1].key > key; i--)
+	for (; i > 0 && at[i - 1].key > choice.key; i--)
 		at[i] = at[i - 1];
-	at[i] = (struct search_choice){place, difference, key};
+	at[i] = choice;
 }
 
 static struct search_stand stand_of(const struct plan_board *board,
@@ -87,18 +90,23 @@ static void look_by_room(const struct plan_board *board,
                          struct search_stand stand, int32_t place,
                          struct finds *finds)
 {
-	const int32_t need = board->excess[stand.fullest];
+	const int32_t from = stand.fullest;
+	const int32_t need = board->excess[from];
 	const int32_t room = -board->excess[place];
-	const struct board_near near = plan_board_near(
-		&board->list[stand.fullest], &board->list[place], room);
+	const struct board_near near =
+		plan_board_near(&board->list[from], &board->list[place], room);
+	const int32_t most = near.below, over = near.above;
+	const struct search_choice tight = {from, place, most, room - most};
+	const struct search_choice part = {from, place, most, -most};
+	const struct search_choice chain = {from, place, over, over - room};
 
-	if (near.below >= need)
-		note(finds, TIGHT, place, near.below, room - near.below);
-	else if (near.below > 0 && stand.spare > 0)
-		note(finds, PARTIAL, place, near.below, -near.below);
+	if (most >= need)
+		note(finds, TIGHT, tight);
+	else if (most > 0 && stand.spare > 0)
+		note(finds, PARTIAL, part);
 	/* What makes the receiver as full as the giver is only a detour. */
-	if (need <= room && stand.spare > 0 && near.above - room < need)
-		note(finds, CHAIN, place, near.above, near.above - room);
+	if (need <= room && stand.spare > 0 && chain.key < need)
+		note(finds, CHAIN, chain);
 }
 
 /* What the giver needs: little, or more than the receiver has room for. */
@@ -106,18 +114,48 @@ static void look_by_need(const struct plan_board *board,
                          struct search_stand stand, int32_t place,
                          struct finds *finds)
 {
-	const int32_t need = board->excess[stand.fullest];
+	const int32_t from = stand.fullest;
+	const int32_t need = board->excess[from];
 	const int32_t room = -board->excess[place];
-	const int32_t least = plan_board_near(&board->list[stand.fullest],
+	const int32_t least = plan_board_near(&board->list[from],
 	                                      &board->list[place], need - 1)
 	                              .above;
+	const struct search_choice lean = {from, place, least, least - need};
+	const struct search_choice chain = {from, place, least, least - room};
 
 	if (room < 0)
-		note(finds, PASS, place, least, least - room);
+		note(finds, PASS, chain);
 	else if (least <= room)
-		note(finds, LEAN, place, least, least - need);
-	else if (need > room && stand.spare > 0 && least - room < need)
-		note(finds, CHAIN, place, least, least - room);
+		note(finds, LEAN, lean);
+	else if (need > room && stand.spare > 0 && chain.key < need)
+		note(finds, CHAIN, chain);
+}
+
+/* A receiver without room enough gives to the emptiest rank first. */
+static void look_for_room(const struct plan_board *board,
+                          struct search_stand stand, struct finds *finds)
+{
+	const int32_t need = board->excess[stand.fullest];
+	int32_t to = 0;
+
+	for (int32_t i = 0; i < board->n; i++)
+		if (board->excess[i] <= board->excess[to])
+			to = i;
+	for (int32_t i = board->n - 1; i >= 0; i--) {
+		const int32_t room = -board->excess[i];
+
+		if (room < 0 || room >= need || i == to || !board->list[i].n ||
+		    !board->list[to].n)
+			continue;
+		const int32_t most =
+			plan_board_near(&board->list[i], &board->list[to],
+		                        -board->excess[to])
+				.below;
+		const struct search_choice c = {i, to, most, -room - most};
+
+		if (most > 0 && room + most >= need)
+			note(finds, ROOM, c);
+	}
 }
 
 /*
@@ -144,33 +182,45 @@ static bool may_receive(const struct plan_board *board,
 	return most >= need && (room < 0 || room >= need || stand->spare > 0);
 }
 
-/* The next choices of a level, in two rounds; false: there are no more. */
-static bool look(const struct plan_board *board, struct search_level *level,
-                 int32_t width)
+/* Choices of the first two rounds; with the last swap, one is enough. */
+static void look_around(const struct plan_search *s,
+                        const struct search_level *level, bool last,
+                        struct finds *finds)
 {
-	const struct search_stand stand = level->stand;
-	/* With the last swap, any that is enough will do. */
-	const bool last = stand.spare == 0 && stand.n_full == 1;
-	struct finds finds;
+	const struct plan_board *const board = &s->board;
 	int32_t seen = 0;
 
-	level->n_choices = 0;
-	level->next = 0;
-	if (++level->round > 2 || (level->round == 2 && last))
-		return false;
-	finds.width = width;
-	memset(finds.n, 0, sizeof(finds.n));
-	for (int32_t i = board->n - 1; i >= 0 && seen < RECEIVERS; i--) {
+	for (int32_t i = board->n - 1; i >= 0 && seen < s->receivers; i--) {
 		if (!may_receive(board, level, i))
 			continue;
 		seen += board->excess[i] < 0;
 		if (level->round == 2)
-			look_by_need(board, stand, i, &finds);
+			look_by_need(board, level->stand, i, finds);
 		else
-			look_by_room(board, stand, i, &finds);
-		if (last && finds.n[TIGHT])
-			break;
+			look_by_room(board, level->stand, i, finds);
+		if (last && finds->n[TIGHT])
+			return;
 	}
+}
+
+/* The next choices of a level, round by round; false: there are no more. */
+static bool look(const struct plan_search *s, struct search_level *level)
+{
+	const struct search_stand stand = level->stand;
+	const bool last = stand.spare == 0 && stand.n_full == 1;
+	struct finds finds;
+
+	level->n_choices = 0;
+	level->next = 0;
+	if (++level->round > s->rounds || (level->round == 2 && last) ||
+	    (level->round == 3 && stand.spare <= 0))
+		return false;
+	finds.width = s->width;
+	memset(finds.n, 0, sizeof(finds.n));
+	if (level->round < 3)
+		look_around(s, level, last, &finds);
+	else
+		look_for_room(&s->board, stand, &finds);
 	for (int k = 0; k < KINDS; k++)
 		for (int32_t i = 0; i < finds.n[k]; i++)
 			level->choice[level->n_choices++] = finds.choice[k][i];
@@ -187,7 +237,7 @@ static bool open_level(struct ferry_planner *pl, int32_t *nodes)
 	level->stand = stand_of(board, pl->problem.max_swaps - s->depth);
 	level->n_choices = 0;
 	level->next = 0;
-	level->round = 2;
+	level->round = s->rounds;
 	if (level->stand.n_full == 0)
 		return false;
 	if (level->stand.spare < 0 || *nodes <= 0 ||
@@ -238,18 +288,16 @@ static bool advance(struct ferry_planner *pl)
 {
 	struct plan_search *const s = &pl->search;
 	struct search_level *const level = &s->level[s->depth];
-	const int32_t width = pl->problem.max_swaps <= FEW ? WIDE : 1;
 
 	for (;;) {
 		if (level->next == level->n_choices) {
-			if (!look(&s->board, level, width))
+			if (!look(s, level))
 				return false;
 			continue;
 		}
 		const struct search_choice c = level->choice[level->next++];
 
-		if (plan_search_make(pl, level->stand.fullest, c.place,
-		                     c.difference))
+		if (plan_search_make(pl, c.from, c.place, c.difference))
 			return true;
 	}
 }
@@ -281,15 +329,13 @@ static int64_t least_time(const struct ferry_planner *pl)
 	return max_i64(pl->least_time, pl->load[r] * p->weight[r]);
 }
 
-void plan_search_targets(struct ferry_planner *pl)
+/* Until a target is missed. */
+static void descend(struct ferry_planner *pl, int32_t nodes_each)
 {
 	const int64_t least = least_time(pl);
-	const int32_t nodes_each =
-		NODES + (int32_t)min_i64(pl->problem.max_swaps, MANY);
 	int32_t nodes_left = TARGETS * nodes_each;
 	int64_t best = INT64_MAX;
 
-	/* Until a target is missed. */
 	while (pl->best_value.max_time < best && nodes_left > 0) {
 		best = pl->best_value.max_time;
 		if (best <= least)
@@ -303,4 +349,20 @@ void plan_search_targets(struct ferry_planner *pl)
 		plan_search_undo(pl);
 		nodes_left += nodes;
 	}
+}
+
+void plan_search_targets(struct ferry_planner *pl)
+{
+	const int64_t swaps = pl->problem.max_swaps;
+
+	pl->search.receivers = RECEIVERS;
+	pl->search.rounds = 2;
+	pl->search.width = swaps <= FEW ? WIDE : 1;
+	descend(pl, NODES + (int32_t)min_i64(swaps, MANY));
+	if (!pl->problem.thorough)
+		return;
+	pl->search.receivers = INT32_MAX;
+	pl->search.rounds = 3;
+	pl->search.width = WIDE;
+	descend(pl, THOROUGH);
 }

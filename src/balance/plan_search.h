@@ -10,8 +10,9 @@
 
 enum { SEARCH_WIDTH = 24 };
 
-/* The fullest place gives that much more to another than it takes. */
+/* A place gives that much more to another than it takes. */
 struct search_choice {
+	int32_t from;
 	int32_t place;
 	int32_t difference;
 	int32_t key; /* lower is better */
@@ -36,6 +37,9 @@ struct search_level {
 
 struct plan_search {
 	struct plan_board board;
+	int32_t receivers;  /* emptiest places that are looked at */
+	int32_t rounds;     /* of looking for choices at a level, 2 or 3 */
+	int32_t width;      /* choices of a kind that are tried */
 	int32_t depth;      /* moves made, which are off the board */
 	int32_t time_shift; /* leaves 15 bits of the largest time */
 	struct search_level level[FERRY_PLAN_MOVES + 1];

@@ -388,6 +388,7 @@ enum ferry_status ferry_problem_fill(struct ferry_problem *p,
 	                 : in->gamma_milli < 0 ? 0
 	                                       : in->gamma_milli;
 	p->tight_bound = in->tight_bound;
+	p->thorough = in->thorough;
 	take_speed(p, in);
 	take_loads(p);
 	return FERRY_OK;

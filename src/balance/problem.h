@@ -46,6 +46,7 @@ struct ferry_problem {
 	enum ferry_plan_rule rule;
 	int32_t gamma_milli; /* 0: none */
 	bool tight_bound;
+	bool thorough;
 	struct ferry_sharing sharing; /* of the loads, where split is EXACT */
 	int32_t max_experts;          /* what there is memory for */
 	int32_t max_slots;
