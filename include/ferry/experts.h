@@ -144,8 +144,9 @@ FERRY_API void ferry_experts_release(struct ferry_experts *experts,
  * Address of tensor `tensor` of this rank's own expert slot `own_slot` (0 is
  * its first) in a layer: under the newest version (placement NULL), or under
  * an older one that is still kept: while it is in use on any rank, and until
- * all have said in the end of a plan that it is not. The address stays as long as the version does. NULL out
- * of range, and for a placement that is not kept. Any thread.
+ * all have said at the end of a plan that it is not. The address stays as long
+ * as the version does. NULL out of range, and for a placement that is not kept.
+ * Any thread.
  */
 FERRY_API void *ferry_experts_tensor(const struct ferry_experts *experts,
                                      int32_t layer,
