@@ -28,14 +28,15 @@ struct ferry_bound {
 	int32_t fastest;     /* speed of a rank with an item, at most */
 	int32_t fastest_any; /* of a rank with an item or a copy, at most */
 	bool uniform;        /* equal speeds, and items of every rank */
-	int64_t *light;      /* [n_items] all items, ascending */
-	int32_t *light_rank; /* [n_items] where each is */
+	int64_t *sorted;     /* [n_items] all items and ranks, ascending */
 	int64_t *light_sum;  /* [n_items + 1] of the first ones */
-	int32_t *first;      /* [n_ranks + 1] into heavy */
-	int64_t *heavy;      /* [n_items] items of each rank, descending */
+	int32_t *first;      /* [n_ranks + 1] first item of each rank */
 	int64_t *load;       /* [n_ranks] sum of its items */
 	int32_t *copies;     /* [n_ranks] copies that it may take */
 	/* Of the budgeted bound. */
+	int64_t *light;      /* [n_items] all items, ascending */
+	int32_t *light_rank; /* [n_items] where each is */
+	int64_t *heavy;      /* [n_items] items of each rank, descending */
 	int64_t least_bytes; /* of an expert; 0: transfers cost nothing */
 	int64_t n_moves;     /* moves that may lower a rank, at most */
 	int32_t *most_moves; /* [n_ranks] that the rank's window lets through */
@@ -48,7 +49,6 @@ struct ferry_bound {
 	int64_t *demand;     /* [n_ranks] what has nowhere else to go */
 	int64_t *away;       /* [max_slots] what moving an item can save */
 	int64_t *key;        /* [the larger of max_slots, max_ranks] to sort */
-	int64_t *sorted;     /* likewise */
 };
 
 /* Memory for problems up to these sizes. Errors: NOMEM. */

@@ -154,6 +154,7 @@ int64_t ferry_bound_budget(struct ferry_bound *b, const struct ferry_problem *p,
 {
 	if (least >= most)
 		return most;
+	ferry_bound_spread(b, p->n_ranks);
 	ferry_bound_moves(b, p);
 	for (int32_t r = 0; r < p->n_ranks; r++)
 		list_gains(b, p, r);

@@ -6,8 +6,11 @@
 #include "../core/bits.h"
 #include "bound.h"
 
-/* Lists the items of a problem in both orders, and counts. */
+/* Sorts the items of a problem into sorted and light_sum, and counts. */
 void ferry_bound_items(struct ferry_bound *b, const struct ferry_problem *p);
+
+/* After that: light, light_rank and heavy, from sorted. */
+void ferry_bound_spread(struct ferry_bound *b, int32_t n_ranks);
 
 /* Sorts key[n], none negative, ascending into to[n]. key is lost. */
 void ferry_bound_sort(int64_t *key, int32_t n, int64_t *to);

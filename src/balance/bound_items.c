@@ -111,26 +111,31 @@ static void list_items(struct ferry_bound *b, const struct ferry_problem *p)
 	b->n_items = n;
 }
 
-/* Both orders, from one sort. */
-static void order_items(struct ferry_bound *b, int32_t n_ranks)
+static void sort_items(struct ferry_bound *b)
 {
-	int32_t *const at = b->needed;
 	int64_t sum = 0;
 
 	ferry_bound_sort(b->key, b->n_items, b->sorted);
+	for (int32_t i = 0; i < b->n_items; i++) {
+		b->light_sum[i] = sum;
+		sum += b->sorted[i] >> BOUND_RANK_BITS;
+	}
+	b->light_sum[b->n_items] = sum;
+}
+
+void ferry_bound_spread(struct ferry_bound *b, int32_t n_ranks)
+{
+	int32_t *const at = b->needed;
+
 	for (int32_t r = 0; r < n_ranks; r++)
 		at[r] = b->first[r + 1];
 	for (int32_t i = 0; i < b->n_items; i++) {
 		const int32_t r = bound_key_rank(b->sorted[i]);
-		const int64_t load = b->sorted[i] >> BOUND_RANK_BITS;
 
-		b->light[i] = load;
+		b->light[i] = b->sorted[i] >> BOUND_RANK_BITS;
 		b->light_rank[i] = r;
-		b->light_sum[i] = sum;
-		sum += load;
-		b->heavy[--at[r]] = load;
+		b->heavy[--at[r]] = b->light[i];
 	}
-	b->light_sum[b->n_items] = sum;
 }
 
 /* How many copies there may be, and how many items get lighter by them. */
@@ -186,7 +191,7 @@ static void count_holders(struct ferry_bound *b, const struct ferry_problem *p)
 void ferry_bound_items(struct ferry_bound *b, const struct ferry_problem *p)
 {
 	list_items(b, p);
-	order_items(b, p->n_ranks);
+	sort_items(b);
 	count_copies(b, p);
 	count_holders(b, p);
 }

@@ -50,10 +50,10 @@ static int64_t front_bound(struct ferry_bound *b, const struct ferry_problem *p)
 	}
 	if (speed)
 		best = shared(p->total, speed);
-	ferry_bound_sort(b->key, p->n_ranks, b->sorted);
+	ferry_bound_sort(b->key, p->n_ranks, b->room);
 	speed = 0;
 	for (int32_t i = p->n_ranks - 1; i >= 0; i--) {
-		const int32_t r = bound_key_rank(b->sorted[i]);
+		const int32_t r = bound_key_rank(b->room[i]);
 
 		n_items += bound_n_items(b, r);
 		speed += p->speed[r];

@@ -102,7 +102,7 @@ static void swaps_are_near_the_optimum(void **state)
 static void copies_are_near_the_optimum(void **state)
 {
 	(void)state;
-	hold_group(true, 0.07, 0.28);
+	hold_group(true, 0.03, 0.15);
 }
 
 static void compare(const struct golden *g, void *arg)
