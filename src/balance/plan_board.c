@@ -194,8 +194,10 @@ void plan_board_aim(struct plan_board *board, const struct ferry_planner *pl,
 
 	for (int32_t i = 0; i < board->n; i++) {
 		const int32_t r = board->rank[i];
-		const int64_t cap =
-			(max_time / pl->problem.weight[r]) >> board->shift;
+		const int64_t tokens =
+			pl->problem.has_speed ? max_time / pl->problem.weight[r]
+					      : max_time;
+		const int64_t cap = tokens >> board->shift;
 
 		board->excess[i] = (int16_t)max_i64(
 			-most, (pl->load[r] >> board->shift) - cap);

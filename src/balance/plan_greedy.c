@@ -94,21 +94,25 @@ static void weigh(const struct ferry_planner *pl, const struct fullest *f,
 {
 	const struct plan_board *const board = &pl->search.board;
 	const int64_t *const weight = pl->problem.weight;
-	const int32_t shift = board->shift;
+	const int64_t unit = (int64_t)1 << board->shift;
+	const int64_t more_time = f->time - time_at(pl, place);
+	/* Without speeds no division, which would take as long as a look. */
 	const int64_t even =
-		(f->time - time_at(pl, place)) /
-		(weight[board->rank[f->place]] + weight[board->rank[place]]);
+		pl->problem.has_speed
+			? more_time / (weight[board->rank[f->place]] +
+	                               weight[board->rank[place]])
+			: more_time / 2;
 	const struct board_near near =
 		plan_board_near(&board->list[f->place], &board->list[place],
-	                        (int32_t)(even >> shift));
-	const int64_t less = even - ((int64_t)near.below << shift);
-	const int64_t more = ((int64_t)near.above << shift) - even;
+	                        (int32_t)(even >> board->shift));
+	const int64_t less = even - near.below * unit;
+	const int64_t more = near.above * unit - even;
 	const int32_t d =
 		near.below > 0 && less <= more ? near.below : near.above;
 
 	if (d <= 0 || d == BOARD_NONE)
 		return;
-	const int64_t gain = gain_of(pl, f, place, (int64_t)d << shift);
+	const int64_t gain = gain_of(pl, f, place, d * unit);
 
 	if (gain > best->gain)
 		*best = (struct greedy_choice){gain, place, d};
