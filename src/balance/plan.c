@@ -36,8 +36,8 @@ static enum ferry_status allocate(struct ferry_planner *pl)
 	pl->first_after = pl->free_slots + n_ranks;
 	FERRY_TRY(ferry_bound_init(&pl->bound, pl->problem.max_slots,
 	                           pl->problem.max_ranks));
-	return plan_board_init(&pl->search.board, pl->problem.max_slots,
-	                       pl->problem.max_ranks);
+	return ferry_board_init(&pl->search.board, pl->problem.max_slots,
+	                        pl->problem.max_ranks);
 }
 
 enum ferry_status ferry_planner_create(int32_t max_experts, int32_t max_slots,
@@ -69,7 +69,7 @@ void ferry_planner_destroy(struct ferry_planner *planner)
 {
 	if (!planner)
 		return;
-	plan_board_destroy(&planner->search.board);
+	ferry_board_destroy(&planner->search.board);
 	ferry_bound_destroy(&planner->bound);
 	ferry_problem_destroy(&planner->problem);
 	free(planner->load);
@@ -99,26 +99,27 @@ static bool is_below_threshold(const struct ferry_problem *p,
 /* Leaves the plan in the making. */
 static void choose_moves(struct ferry_planner *pl, int64_t load_before)
 {
-	plan_reset(pl);
+	ferry_plan_reset(pl);
 	if (is_below_threshold(&pl->problem, load_before) ||
 	    load_before <= pl->simple_bound)
 		return;
 	if (pl->problem.rule == FERRY_RULE_PORTFOLIO)
-		plan_portfolio(pl);
+		ferry_plan_portfolio(pl);
 	else
-		plan_freebalance(pl, pl->problem.rule == FERRY_RULE_SORTED,
-		                 pl->problem.gamma_milli);
-	if (plan_must_settle(pl))
-		plan_settle(pl);
+		ferry_plan_freebalance(pl,
+		                       pl->problem.rule == FERRY_RULE_SORTED,
+		                       pl->problem.gamma_milli);
+	if (ferry_plan_must_settle(pl))
+		ferry_plan_settle(pl);
 	/* Weights are rounded, and what is reported is not. */
 	if (ferry_problem_max_load(&pl->problem, pl->load) > load_before)
-		plan_reset(pl);
+		ferry_plan_reset(pl);
 }
 
 static struct ferry_move describe(const struct ferry_problem *p,
                                   struct plan_move move)
 {
-	const struct plan_cost cost = plan_move_cost(p, move);
+	const struct plan_cost cost = ferry_plan_move_cost(p, move);
 	const struct ferry_move m = {
 		.kind = p->slot_expert[move.to_slot] < 0 ? FERRY_MOVE_COPY
 	                                                 : FERRY_MOVE_SWAP,
@@ -141,14 +142,14 @@ static void write_moves(struct ferry_planner *pl, struct ferry_plan *plan)
 	const int32_t n = pl->n_moves;
 	int64_t before = plan->load_before;
 
-	plan_reset(pl);
+	ferry_plan_reset(pl);
 	for (int32_t i = 0; i < n; i++) {
 		struct ferry_move *const m = &plan->moves[i];
 
 		*m = describe(p, pl->moves[i]);
-		plan_add(pl, pl->moves[i]);
-		if (plan_must_settle(pl))
-			plan_settle(pl);
+		ferry_plan_add(pl, pl->moves[i]);
+		if (ferry_plan_must_settle(pl))
+			ferry_plan_settle(pl);
 		const int64_t after = ferry_problem_max_load(p, pl->load);
 
 		m->gain = before - after;
@@ -200,6 +201,6 @@ enum ferry_status ferry_plan_make(struct ferry_planner *planner,
 	choose_moves(planner, plan->load_before);
 	write_moves(planner, plan);
 	plan->bound = bound_of(planner, plan->load_after);
-	plan->hash = hash_moves(plan_hash_inputs(p), plan);
+	plan->hash = hash_moves(ferry_plan_hash_inputs(p), plan);
 	return FERRY_OK;
 }

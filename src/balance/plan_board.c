@@ -10,8 +10,8 @@
 #include "plan_inner.h"
 #include "plan_lanes.h"
 
-enum ferry_status plan_board_init(struct plan_board *board, int32_t max_slots,
-                                  int32_t max_ranks)
+enum ferry_status ferry_board_init(struct plan_board *board, int32_t max_slots,
+                                   int32_t max_ranks)
 {
 	const size_t n_keys =
 		(size_t)(max_slots > max_ranks ? max_slots : max_ranks);
@@ -30,7 +30,7 @@ enum ferry_status plan_board_init(struct plan_board *board, int32_t max_slots,
 	                  max_slots, max_ranks);
 }
 
-void plan_board_destroy(struct plan_board *board)
+void ferry_board_destroy(struct plan_board *board)
 {
 	free(board->rank);
 	free(board->excess);
@@ -164,7 +164,7 @@ static void fill_list(struct plan_board *board, const struct ferry_planner *pl,
 	pad(list);
 }
 
-void plan_board_fill(struct plan_board *board, const struct ferry_planner *pl)
+void ferry_board_fill(struct plan_board *board, const struct ferry_planner *pl)
 {
 	const struct ferry_problem *const p = &pl->problem;
 	const int32_t full = p->max_swaps + 1;
@@ -187,8 +187,8 @@ void plan_board_fill(struct plan_board *board, const struct ferry_planner *pl)
 		fill_list(board, pl, &board->list[i], board->rank[i]);
 }
 
-void plan_board_aim(struct plan_board *board, const struct ferry_planner *pl,
-                    int64_t max_time)
+void ferry_board_aim(struct plan_board *board, const struct ferry_planner *pl,
+                     int64_t max_time)
 {
 	const int64_t most = (int64_t)1 << BOARD_BITS;
 
@@ -217,8 +217,8 @@ static struct board_end end_at(const struct plan_board *board, int32_t place,
 	return end;
 }
 
-struct board_swap plan_board_find(const struct plan_board *board, int32_t from,
-                                  int32_t to, int32_t difference)
+struct board_swap ferry_board_find(const struct plan_board *board, int32_t from,
+                                   int32_t to, int32_t difference)
 {
 	const struct board_list *const a = &board->list[from];
 	const struct board_list *const b = &board->list[to];
@@ -275,13 +275,13 @@ static void put(struct board_list *list, const struct board_end *end)
 	pad(list);
 }
 
-void plan_board_take(struct plan_board *board, struct board_swap swap)
+void ferry_board_take(struct plan_board *board, struct board_swap swap)
 {
 	take(&board->list[swap.from.place], swap.from.index);
 	take(&board->list[swap.to.place], swap.to.index);
 }
 
-void plan_board_put(struct plan_board *board, struct board_swap swap)
+void ferry_board_put(struct plan_board *board, struct board_swap swap)
 {
 	put(&board->list[swap.to.place], &swap.to);
 	put(&board->list[swap.from.place], &swap.from);

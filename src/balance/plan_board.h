@@ -67,16 +67,16 @@ struct board_swap {
 };
 
 /* Errors: NOMEM. */
-enum ferry_status plan_board_init(struct plan_board *board, int32_t max_slots,
-                                  int32_t max_ranks);
-void plan_board_destroy(struct plan_board *board);
+enum ferry_status ferry_board_init(struct plan_board *board, int32_t max_slots,
+                                   int32_t max_ranks);
+void ferry_board_destroy(struct plan_board *board);
 
 /* Lays out the problem of the planner, before any move. */
-void plan_board_fill(struct plan_board *board, const struct ferry_planner *pl);
+void ferry_board_fill(struct plan_board *board, const struct ferry_planner *pl);
 
 /* Sets the target that no rank's time shall be above, for the loads now. */
-void plan_board_aim(struct plan_board *board, const struct ferry_planner *pl,
-                    int64_t max_time);
+void ferry_board_aim(struct plan_board *board, const struct ferry_planner *pl,
+                     int64_t max_time);
 
 /* Neighbours of a limit among the differences of two lists. */
 struct board_near {
@@ -134,8 +134,8 @@ static inline struct board_near plan_board_near(const struct board_list *from,
 }
 
 /* The pair with that difference; there is one. Lowest i, then lowest j. */
-struct board_swap plan_board_find(const struct plan_board *board, int32_t from,
-                                  int32_t to, int32_t difference);
+struct board_swap ferry_board_find(const struct plan_board *board, int32_t from,
+                                   int32_t to, int32_t difference);
 
 /* The excess of places where that much goes from one to another. */
 static inline void plan_board_shift(struct plan_board *board, int32_t from,
@@ -146,7 +146,7 @@ static inline void plan_board_shift(struct plan_board *board, int32_t from,
 }
 
 /* Takes a pair off the board, and puts it back. */
-void plan_board_take(struct plan_board *board, struct board_swap swap);
-void plan_board_put(struct plan_board *board, struct board_swap swap);
+void ferry_board_take(struct plan_board *board, struct board_swap swap);
+void ferry_board_put(struct plan_board *board, struct board_swap swap);
 
 #endif

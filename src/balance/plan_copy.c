@@ -61,14 +61,14 @@ static bool may_copy(const struct ferry_planner *pl, int32_t slot, int32_t rank,
 		if (pl->slot_after[s] == p->slot_expert[slot])
 			return false;
 	*move = (struct plan_move){slot, empty_slot(pl, rank)};
-	return plan_may_move(pl, *move);
+	return ferry_plan_may_move(pl, *move);
 }
 
 static void add_copy(struct ferry_planner *pl, struct plan_move move)
 {
 	const struct ferry_problem *const p = &pl->problem;
 
-	plan_add_copy(pl, move);
+	ferry_plan_add_copy(pl, move);
 	pl->slot_after[move.to_slot] = p->slot_expert[move.from_slot];
 	pl->free_slots[p->slot_rank[move.to_slot]]--;
 }
@@ -83,7 +83,7 @@ static void drop_copies(struct ferry_planner *pl, int32_t n)
 
 		pl->slot_after[move.to_slot] = -1;
 		pl->free_slots[p->slot_rank[move.to_slot]]++;
-		plan_undo_copy(pl);
+		ferry_plan_undo_copy(pl);
 	}
 }
 
@@ -175,7 +175,7 @@ static bool spill(struct ferry_planner *pl, int64_t target)
 static void spill_to_least(struct ferry_planner *pl)
 {
 	const int32_t n_swaps = pl->n_moves;
-	int64_t high = plan_value_of(pl).max_time;
+	int64_t high = ferry_plan_value_of(pl).max_time;
 	int64_t low = max_i64(0, pl->least_time - 1); /* not reached */
 	int64_t reached = -1;
 
@@ -257,33 +257,33 @@ static void copy_evenly(struct ferry_planner *pl)
 
 		if (!c.found || c.time >= plan_time(pl, a))
 			return;
-		const struct plan_value before = plan_value_of(pl);
+		const struct plan_value before = ferry_plan_value_of(pl);
 
 		add_copy(pl, c.move);
-		plan_settle(pl);
-		struct plan_value after = plan_value_of(pl);
+		ferry_plan_settle(pl);
+		struct plan_value after = ferry_plan_value_of(pl);
 
 		after.n_moves = before.n_moves;
-		if (!plan_is_better(&after, &before)) {
+		if (!ferry_plan_is_better(&after, &before)) {
 			drop_copies(pl, pl->n_moves - 1);
-			plan_settle(pl);
+			ferry_plan_settle(pl);
 			return;
 		}
 	}
 }
 
-void plan_add_copies(struct ferry_planner *pl)
+void ferry_plan_add_copies(struct ferry_planner *pl)
 {
 	const struct ferry_problem *const p = &pl->problem;
 
 	if (p->max_copies <= 0 || p->n_ranks < 2)
 		return;
-	plan_settle(pl);
+	ferry_plan_settle(pl);
 	count_free_slots(pl);
 	if (p->placement->split == FERRY_SPLIT_EVEN)
 		copy_evenly(pl);
 	else
 		spill_to_least(pl);
-	plan_settle(pl);
-	plan_keep_better(pl);
+	ferry_plan_settle(pl);
+	ferry_plan_keep_better(pl);
 }

@@ -118,7 +118,7 @@ static void add_cost(struct text *t, const struct scene *s)
 	const struct ferry_problem *const p = &s->pl->problem;
 	const struct ferry_move *const m = s->m;
 	const struct plan_move move = {m->from_slot, m->to_slot};
-	const struct plan_cost cost = plan_move_cost(p, move);
+	const struct plan_cost cost = ferry_plan_move_cost(p, move);
 	const int32_t a = m->from_rank, b = m->to_rank;
 
 	if (!p->has_cost) {
@@ -171,9 +171,9 @@ static bool make_one(struct ferry_planner *pl, const struct ferry_move *m)
 
 	if (!is_sane(&pl->problem, m))
 		return false;
-	plan_add(pl, move);
-	if (plan_must_settle(pl))
-		plan_settle(pl);
+	ferry_plan_add(pl, move);
+	if (ferry_plan_must_settle(pl))
+		ferry_plan_settle(pl);
 	return true;
 }
 
@@ -182,7 +182,7 @@ static bool set_scene(struct scene *s)
 {
 	struct ferry_planner *const pl = s->pl;
 
-	plan_reset(pl);
+	ferry_plan_reset(pl);
 	for (int32_t i = 0; i < s->number; i++)
 		if (!make_one(pl, &s->plan->moves[i]))
 			return false;

@@ -182,10 +182,11 @@ static void choose_in_pair(struct ferry_planner *pl, const struct view *then,
 
 			if (gain <= 0 ||
 			    benefit(p, &now->o, &is, tokens) <= 0 ||
-			    !plan_may_move(pl, move))
+			    !ferry_plan_may_move(pl, move))
 				continue;
 			const struct choice c = {
-				true, key_of(gain, plan_move_cost(p, move)),
+				true,
+				key_of(gain, ferry_plan_move_cost(p, move)),
 				move};
 
 			if (!best->found || comes_first(p, &c, best))
@@ -264,15 +265,15 @@ static struct choice choose(struct ferry_planner *pl, bool sorted,
 	return best;
 }
 
-void plan_freebalance(struct ferry_planner *pl, bool sorted,
-                      int32_t gamma_milli)
+void ferry_plan_freebalance(struct ferry_planner *pl, bool sorted,
+                            int32_t gamma_milli)
 {
-	plan_reset(pl);
+	ferry_plan_reset(pl);
 	while (pl->n_moves < pl->problem.max_swaps) {
 		const struct choice c = choose(pl, sorted, gamma_milli);
 
 		if (!c.found)
 			return;
-		plan_add_swap(pl, c.move);
+		ferry_plan_add_swap(pl, c.move);
 	}
 }

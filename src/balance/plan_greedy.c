@@ -176,15 +176,15 @@ static bool descend(struct ferry_planner *pl, bool emptiest_only)
 		if (c.gain <= 0)
 			break;
 		others |= !emptiest_only && c.place != emptiest_place(pl);
-		if (!plan_search_make(pl, f.place, c.place, c.difference))
+		if (!ferry_search_make(pl, f.place, c.place, c.difference))
 			break;
 	}
-	plan_keep_better(pl);
-	plan_search_undo(pl);
+	ferry_plan_keep_better(pl);
+	ferry_search_undo(pl);
 	return others;
 }
 
-void plan_search_greedy(struct ferry_planner *pl)
+void ferry_search_greedy(struct ferry_planner *pl)
 {
 	if (descend(pl, false) && pl->problem.max_swaps <= FEW)
 		(void)descend(pl, true);

@@ -43,7 +43,7 @@ static uint64_t hash_cost(uint64_t h, const struct ferry_problem *p)
 	return hash_u64(h, (uint64_t)p->cost.all_bytes);
 }
 
-uint64_t plan_hash_inputs(const struct ferry_problem *p)
+uint64_t ferry_plan_hash_inputs(const struct ferry_problem *p)
 {
 	uint64_t h = ferry_placement_hash(p->placement);
 

@@ -48,7 +48,7 @@ struct ferry_planner {
 	int64_t least_time; /* no plan brings the fullest rank below */
 	struct plan_search search;
 	struct ferry_bound bound;
-	/* Of plan_settle: the placement after the moves. */
+	/* Of ferry_plan_settle: the placement after the moves. */
 	int32_t *slot_after;     /* [n_slots] expert, -1: empty */
 	int32_t *first_after;    /* [n_experts + 1], into replicas_after */
 	int32_t *replicas_after; /* slots by (expert, slot) */
@@ -65,7 +65,7 @@ static inline int64_t plan_time(const struct ferry_planner *pl, int32_t rank)
 }
 
 /* Forgets the plan in the making. */
-void plan_reset(struct ferry_planner *pl);
+void ferry_plan_reset(struct ferry_planner *pl);
 
 /* What one move takes from the windows of two ranks. */
 struct plan_cost {
@@ -74,62 +74,63 @@ struct plan_cost {
 };
 
 /* What a move costs by the tables; 0 where there are none. */
-struct plan_cost plan_move_cost(const struct ferry_problem *p,
-                                struct plan_move move);
+struct plan_cost ferry_plan_move_cost(const struct ferry_problem *p,
+                                      struct plan_move move);
 
 /*
  * Whether a move may be added: its experts are in no other move, each comes to
  * a rank that does not hold it, and the windows have room for it.
  */
-bool plan_may_move(const struct ferry_planner *pl, struct plan_move move);
+bool ferry_plan_may_move(const struct ferry_planner *pl, struct plan_move move);
 
-/* Adds a swap that plan_may_move allows, and takes back the last one. */
-void plan_add_swap(struct ferry_planner *pl, struct plan_move move);
-void plan_undo_swap(struct ferry_planner *pl);
+/* Adds a swap that ferry_plan_may_move allows, and takes back the last one. */
+void ferry_plan_add_swap(struct ferry_planner *pl, struct plan_move move);
+void ferry_plan_undo_swap(struct ferry_planner *pl);
 
 /* Takes swap i back; later moves keep their order. */
-void plan_drop_swap(struct ferry_planner *pl, int32_t i);
+void ferry_plan_drop_swap(struct ferry_planner *pl, int32_t i);
 
-/* The same for a copy; it leaves loads as they are: see plan_settle. */
-void plan_add_copy(struct ferry_planner *pl, struct plan_move move);
-void plan_undo_copy(struct ferry_planner *pl);
+/* The same for a copy; it leaves loads as they are: see ferry_plan_settle. */
+void ferry_plan_add_copy(struct ferry_planner *pl, struct plan_move move);
+void ferry_plan_undo_copy(struct ferry_planner *pl);
 
 /* Adds whichever of the two it is. */
-void plan_add(struct ferry_planner *pl, struct plan_move move);
+void ferry_plan_add(struct ferry_planner *pl, struct plan_move move);
 
 /*
  * Sets the loads to those of the placement after the moves. Needed where
- * experts have replicas, also by copies: plan_must_settle.
+ * experts have replicas, also by copies: ferry_plan_must_settle.
  */
-void plan_settle(struct ferry_planner *pl);
-bool plan_must_settle(const struct ferry_planner *pl);
+void ferry_plan_settle(struct ferry_planner *pl);
+bool ferry_plan_must_settle(const struct ferry_planner *pl);
 
 /*
  * Adds copies to the plan in the making, and keeps it where it is better than
  * the best so far.
  */
-void plan_add_copies(struct ferry_planner *pl);
+void ferry_plan_add_copies(struct ferry_planner *pl);
 
-struct plan_value plan_value_of(const struct ferry_planner *pl);
-bool plan_is_better(const struct plan_value *a, const struct plan_value *b);
+struct plan_value ferry_plan_value_of(const struct ferry_planner *pl);
+bool ferry_plan_is_better(const struct plan_value *a,
+                          const struct plan_value *b);
 
 /* Makes the best plan so far the one in the making. */
-void plan_take_best(struct ferry_planner *pl);
+void ferry_plan_take_best(struct ferry_planner *pl);
 
 /* Keeps the plan in the making where it is better than the best so far. */
-void plan_keep_better(struct ferry_planner *pl);
+void ferry_plan_keep_better(struct ferry_planner *pl);
 
 /* Improves the plan in the making, which has swaps only, and keeps it. */
-void plan_polish(struct ferry_planner *pl);
+void ferry_plan_polish(struct ferry_planner *pl);
 
 /* FreeBalance's rule, either reading; leaves its plan in the making. */
-void plan_freebalance(struct ferry_planner *pl, bool sorted,
-                      int32_t gamma_milli);
+void ferry_plan_freebalance(struct ferry_planner *pl, bool sorted,
+                            int32_t gamma_milli);
 
 /* Our own; leaves the best plan as best. */
-void plan_portfolio(struct ferry_planner *pl);
+void ferry_plan_portfolio(struct ferry_planner *pl);
 
 /* Hash of the inputs, which that of the moves goes on from. */
-uint64_t plan_hash_inputs(const struct ferry_problem *p);
+uint64_t ferry_plan_hash_inputs(const struct ferry_problem *p);
 
 #endif

@@ -39,7 +39,7 @@ static void consider(const struct ferry_planner *pl, struct plan_move move,
 	                             (pl->load[b] + tokens) * p->weight[b]);
 
 	if (time < best->time && p->slot_expert[move.from_slot] >= 0 &&
-	    p->slot_expert[move.to_slot] >= 0 && plan_may_move(pl, move))
+	    p->slot_expert[move.to_slot] >= 0 && ferry_plan_may_move(pl, move))
 		*best = (struct better){move, time};
 }
 
@@ -73,9 +73,9 @@ static bool polish_once(struct ferry_planner *pl)
 		if (p->slot_rank[old.from_slot] != full &&
 		    p->slot_rank[old.to_slot] != full)
 			continue;
-		plan_drop_swap(pl, i);
+		ferry_plan_drop_swap(pl, i);
 		try_others(pl, old, &best);
-		plan_add_swap(pl, best.move);
+		ferry_plan_add_swap(pl, best.move);
 		if (best.move.from_slot != old.from_slot ||
 		    best.move.to_slot != old.to_slot)
 			return true;
@@ -83,8 +83,8 @@ static bool polish_once(struct ferry_planner *pl)
 	return false;
 }
 
-void plan_polish(struct ferry_planner *pl)
+void ferry_plan_polish(struct ferry_planner *pl)
 {
 	for (int i = 0; i < ROUNDS && polish_once(pl); i++)
-		plan_keep_better(pl);
+		ferry_plan_keep_better(pl);
 }

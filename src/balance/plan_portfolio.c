@@ -21,9 +21,9 @@ static void add_swaps(struct ferry_planner *pl)
 
 	if (pl->problem.max_swaps == 0 || pl->problem.n_ranks == 1)
 		return;
-	plan_board_fill(&s->board, pl);
-	plan_search_greedy(pl);
-	plan_search_targets(pl);
+	ferry_board_fill(&s->board, pl);
+	ferry_search_greedy(pl);
+	ferry_search_targets(pl);
 }
 
 /*
@@ -35,29 +35,29 @@ static void add_freebalance(struct ferry_planner *pl)
 	const int32_t gammas[] = {pl->problem.gamma_milli, OUR_GAMMA, 0};
 
 	for (int i = 0; i < 6; i++) {
-		plan_freebalance(pl, i % 2, gammas[i / 2]);
-		plan_keep_better(pl);
+		ferry_plan_freebalance(pl, i % 2, gammas[i / 2]);
+		ferry_plan_keep_better(pl);
 	}
 }
 
 /* Copies beside the best swaps, without swaps, and with swaps after them. */
 static void add_copies(struct ferry_planner *pl)
 {
-	plan_take_best(pl);
-	plan_add_copies(pl);
-	plan_reset(pl);
-	plan_add_copies(pl);
+	ferry_plan_take_best(pl);
+	ferry_plan_add_copies(pl);
+	ferry_plan_reset(pl);
+	ferry_plan_add_copies(pl);
 	pl->slot_load = pl->slot_now;
 	add_swaps(pl);
-	plan_take_best(pl);
-	plan_add_copies(pl);
+	ferry_plan_take_best(pl);
+	ferry_plan_add_copies(pl);
 }
 
-void plan_portfolio(struct ferry_planner *pl)
+void ferry_plan_portfolio(struct ferry_planner *pl)
 {
 	const struct ferry_problem *const p = &pl->problem;
 
-	pl->best_value = plan_value_of(pl);
+	pl->best_value = ferry_plan_value_of(pl);
 	pl->best_n_moves = 0;
 	pl->least_time = least_time(pl);
 	pl->total_time = 0;
@@ -69,9 +69,9 @@ void plan_portfolio(struct ferry_planner *pl)
 	add_swaps(pl);
 	if (p->thorough)
 		add_freebalance(pl);
-	plan_take_best(pl);
-	plan_polish(pl);
+	ferry_plan_take_best(pl);
+	ferry_plan_polish(pl);
 	if (p->max_copies > 0)
 		add_copies(pl);
-	plan_take_best(pl);
+	ferry_plan_take_best(pl);
 }

@@ -248,18 +248,18 @@ static bool open_level(struct ferry_planner *pl, int32_t *nodes)
 	return true;
 }
 
-bool plan_search_make(struct ferry_planner *pl, int32_t from, int32_t to,
-                      int32_t difference)
+bool ferry_search_make(struct ferry_planner *pl, int32_t from, int32_t to,
+                       int32_t difference)
 {
 	struct plan_search *const s = &pl->search;
 	const struct board_swap swap =
-		plan_board_find(&s->board, from, to, difference);
+		ferry_board_find(&s->board, from, to, difference);
 	const struct plan_move move = {swap.from.slot, swap.to.slot};
 
-	if (!plan_may_move(pl, move))
+	if (!ferry_plan_may_move(pl, move))
 		return false;
-	plan_add_swap(pl, move);
-	plan_board_take(&s->board, swap);
+	ferry_plan_add_swap(pl, move);
+	ferry_board_take(&s->board, swap);
 	plan_board_shift(&s->board, from, to, difference);
 	s->level[s->depth++].swap = swap;
 	return true;
@@ -271,13 +271,13 @@ static void take_back(struct ferry_planner *pl)
 	const struct board_swap *const swap = &s->level[--s->depth].swap;
 	const int32_t difference = swap->from.load - swap->to.load;
 
-	plan_undo_swap(pl);
-	plan_board_put(&s->board, *swap);
+	ferry_plan_undo_swap(pl);
+	ferry_board_put(&s->board, *swap);
 	plan_board_shift(&s->board, swap->to.place, swap->from.place,
 	                 difference);
 }
 
-void plan_search_undo(struct ferry_planner *pl)
+void ferry_search_undo(struct ferry_planner *pl)
 {
 	while (pl->search.depth > 0)
 		take_back(pl);
@@ -297,7 +297,7 @@ static bool advance(struct ferry_planner *pl)
 		}
 		const struct search_choice c = level->choice[level->next++];
 
-		if (plan_search_make(pl, c.from, c.place, c.difference))
+		if (ferry_search_make(pl, c.from, c.place, c.difference))
 			return true;
 	}
 }
@@ -305,7 +305,7 @@ static bool advance(struct ferry_planner *pl)
 /* Leaves the moves made where all ranks come below the target. */
 static bool reach(struct ferry_planner *pl, int64_t target, int32_t *nodes)
 {
-	plan_board_aim(&pl->search.board, pl, target);
+	ferry_board_aim(&pl->search.board, pl, target);
 	while (open_level(pl, nodes)) {
 		while (!advance(pl)) {
 			if (pl->search.depth == 0)
@@ -345,13 +345,13 @@ static void descend(struct ferry_planner *pl, int32_t nodes_each)
 
 		nodes_left -= nodes;
 		if (reach(pl, target, &nodes))
-			plan_keep_better(pl);
-		plan_search_undo(pl);
+			ferry_plan_keep_better(pl);
+		ferry_search_undo(pl);
 		nodes_left += nodes;
 	}
 }
 
-void plan_search_targets(struct ferry_planner *pl)
+void ferry_search_targets(struct ferry_planner *pl)
 {
 	const int64_t swaps = pl->problem.max_swaps;
 

@@ -49,18 +49,18 @@ struct plan_search {
  * Both keep what is better than the planner's best plan. The board is filled;
  * the plan in the making is of no use afterwards.
  */
-void plan_search_greedy(struct ferry_planner *pl);
-void plan_search_targets(struct ferry_planner *pl);
+void ferry_search_greedy(struct ferry_planner *pl);
+void ferry_search_targets(struct ferry_planner *pl);
 
 /*
  * Makes one swap, where it is allowed, of experts of two places whose loads
  * differ by that much: adds it to the plan in the making and takes its experts
  * off the board.
  */
-bool plan_search_make(struct ferry_planner *pl, int32_t from, int32_t to,
-                      int32_t difference);
+bool ferry_search_make(struct ferry_planner *pl, int32_t from, int32_t to,
+                       int32_t difference);
 
 /* Takes all swaps back. */
-void plan_search_undo(struct ferry_planner *pl);
+void ferry_search_undo(struct ferry_planner *pl);
 
 #endif

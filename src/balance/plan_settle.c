@@ -104,7 +104,7 @@ static void share_exactly(struct ferry_planner *pl)
 	}
 }
 
-void plan_settle(struct ferry_planner *pl)
+void ferry_plan_settle(struct ferry_planner *pl)
 {
 	place(pl);
 	list_replicas(pl);

@@ -5,7 +5,7 @@
 #include "../core/bits.h"
 #include "plan_inner.h"
 
-void plan_reset(struct ferry_planner *pl)
+void ferry_plan_reset(struct ferry_planner *pl)
 {
 	const struct ferry_problem *const p = &pl->problem;
 	const size_t bytes = (size_t)p->n_ranks * sizeof(int64_t);
@@ -20,8 +20,8 @@ void plan_reset(struct ferry_planner *pl)
 	memcpy(pl->left[1], p->window, bytes);
 }
 
-struct plan_cost plan_move_cost(const struct ferry_problem *p,
-                                struct plan_move move)
+struct plan_cost ferry_plan_move_cost(const struct ferry_problem *p,
+                                      struct plan_move move)
 {
 	const int32_t a = p->slot_rank[move.from_slot];
 	const int32_t b = p->slot_rank[move.to_slot];
@@ -55,7 +55,7 @@ static bool fits(const struct ferry_planner *pl, struct plan_move move)
 
 	if (!p->has_cost)
 		return true;
-	const struct plan_cost cost = plan_move_cost(p, move);
+	const struct plan_cost cost = ferry_plan_move_cost(p, move);
 
 	if (p->cost.half_duplex)
 		return cost.there_ns <= pl->left[0][a] &&
@@ -73,7 +73,7 @@ static void pay(struct ferry_planner *pl, struct plan_move move, int64_t sign)
 
 	if (!p->has_cost)
 		return;
-	const struct plan_cost cost = plan_move_cost(p, move);
+	const struct plan_cost cost = ferry_plan_move_cost(p, move);
 
 	pl->left[0][a] -= sign * cost.there_ns;
 	if (p->cost.half_duplex) {
@@ -94,7 +94,7 @@ static bool is_on(const struct ferry_problem *p, int32_t expert, int32_t rank)
 	return false;
 }
 
-bool plan_may_move(const struct ferry_planner *pl, struct plan_move move)
+bool ferry_plan_may_move(const struct ferry_planner *pl, struct plan_move move)
 {
 	const struct ferry_problem *const p = &pl->problem;
 	const int32_t e = p->slot_expert[move.from_slot];
@@ -123,25 +123,25 @@ static void shift(struct ferry_planner *pl, struct plan_move move, int64_t sign)
 	pay(pl, move, sign);
 }
 
-void plan_add_swap(struct ferry_planner *pl, struct plan_move move)
+void ferry_plan_add_swap(struct ferry_planner *pl, struct plan_move move)
 {
 	shift(pl, move, 1);
 	pl->moves[pl->n_moves++] = move;
 }
 
-void plan_undo_swap(struct ferry_planner *pl)
+void ferry_plan_undo_swap(struct ferry_planner *pl)
 {
 	shift(pl, pl->moves[--pl->n_moves], -1);
 }
 
-void plan_add_copy(struct ferry_planner *pl, struct plan_move move)
+void ferry_plan_add_copy(struct ferry_planner *pl, struct plan_move move)
 {
 	pl->taken[pl->problem.slot_expert[move.from_slot]] |= PLAN_COPIED;
 	pay(pl, move, 1);
 	pl->moves[pl->n_moves++] = move;
 }
 
-void plan_undo_copy(struct ferry_planner *pl)
+void ferry_plan_undo_copy(struct ferry_planner *pl)
 {
 	const int32_t *const slot_expert = pl->problem.slot_expert;
 	const struct plan_move move = pl->moves[--pl->n_moves];
@@ -154,15 +154,15 @@ void plan_undo_copy(struct ferry_planner *pl)
 			pl->taken[e] = PLAN_COPIED;
 }
 
-void plan_add(struct ferry_planner *pl, struct plan_move move)
+void ferry_plan_add(struct ferry_planner *pl, struct plan_move move)
 {
 	if (pl->problem.slot_expert[move.to_slot] < 0)
-		plan_add_copy(pl, move);
+		ferry_plan_add_copy(pl, move);
 	else
-		plan_add_swap(pl, move);
+		ferry_plan_add_swap(pl, move);
 }
 
-bool plan_must_settle(const struct ferry_planner *pl)
+bool ferry_plan_must_settle(const struct ferry_planner *pl)
 {
 	bool copies = pl->problem.has_replicas;
 
@@ -171,7 +171,7 @@ bool plan_must_settle(const struct ferry_planner *pl)
 	return copies && pl->n_moves > 0;
 }
 
-void plan_drop_swap(struct ferry_planner *pl, int32_t i)
+void ferry_plan_drop_swap(struct ferry_planner *pl, int32_t i)
 {
 	shift(pl, pl->moves[i], -1);
 	pl->n_moves--;
@@ -179,7 +179,7 @@ void plan_drop_swap(struct ferry_planner *pl, int32_t i)
 	        (size_t)(pl->n_moves - i) * sizeof(*pl->moves));
 }
 
-struct plan_value plan_value_of(const struct ferry_planner *pl)
+struct plan_value ferry_plan_value_of(const struct ferry_planner *pl)
 {
 	struct plan_value v = {0, 0, pl->n_moves};
 
@@ -192,7 +192,8 @@ struct plan_value plan_value_of(const struct ferry_planner *pl)
 	return v;
 }
 
-bool plan_is_better(const struct plan_value *a, const struct plan_value *b)
+bool ferry_plan_is_better(const struct plan_value *a,
+                          const struct plan_value *b)
 {
 	if (a->max_time != b->max_time)
 		return a->max_time < b->max_time;
@@ -201,22 +202,22 @@ bool plan_is_better(const struct plan_value *a, const struct plan_value *b)
 	return a->n_moves < b->n_moves;
 }
 
-void plan_keep_better(struct ferry_planner *pl)
+void ferry_plan_keep_better(struct ferry_planner *pl)
 {
-	const struct plan_value v = plan_value_of(pl);
+	const struct plan_value v = ferry_plan_value_of(pl);
 
-	if (!plan_is_better(&v, &pl->best_value))
+	if (!ferry_plan_is_better(&v, &pl->best_value))
 		return;
 	pl->best_value = v;
 	pl->best_n_moves = pl->n_moves;
 	memcpy(pl->best, pl->moves, (size_t)pl->n_moves * sizeof(*pl->best));
 }
 
-void plan_take_best(struct ferry_planner *pl)
+void ferry_plan_take_best(struct ferry_planner *pl)
 {
-	plan_reset(pl);
+	ferry_plan_reset(pl);
 	for (int32_t i = 0; i < pl->best_n_moves; i++)
-		plan_add(pl, pl->best[i]);
-	if (plan_must_settle(pl))
-		plan_settle(pl);
+		ferry_plan_add(pl, pl->best[i]);
+	if (ferry_plan_must_settle(pl))
+		ferry_plan_settle(pl);
 }
