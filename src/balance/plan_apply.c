@@ -127,11 +127,12 @@ enum ferry_status ferry_plan_apply(const struct ferry_placement *placement,
 	const size_t n_ranks = (size_t)p->map.n_ranks;
 	int32_t *const slot_expert =
 		malloc((n_slots + n_ranks) * sizeof(*slot_expert));
-	int32_t *const expert_slots = slot_expert + n_slots;
 
 	if (!slot_expert)
 		return ferry_fail(NULL, FERRY_NOMEM, "plan_apply: %zu slots",
 		                  n_slots);
+	int32_t *const expert_slots = slot_expert + n_slots;
+
 	for (size_t r = 0; r < n_ranks; r++)
 		expert_slots[r] =
 			p->map.first_slot[r + 1] - p->map.first_slot[r];
