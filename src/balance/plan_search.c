@@ -15,7 +15,8 @@
  * The latter two only where there are more swaps left than full ranks. A rank
  * that is full itself may receive, too, and must give more then. A thorough
  * search also lets a receiver make room first. Of each kind the best, or a few,
- * are tried, depth first, until nodes run out.
+ * are tried, depth first, until nodes run out. With more than a few swaps there
+ * is only time to look at what the giver needs for the first one.
  *
  * Measured against wider searches and proven optima: dev/planner.md.
  */
@@ -28,7 +29,7 @@
 
 enum {
 	RECEIVERS = 7, /* emptiest places that are looked at */
-	NODES = 16,    /* of one target, and one more for each swap */
+	NODES = 12,    /* of one target, and one more for each swap */
 	MANY = 32,     /* but no more than for that many swaps */
 	TARGETS = 3,   /* as many nodes in all as this many targets may take */
 	STEP = 200,    /* a target is this part of the best below it */
@@ -208,11 +209,12 @@ static bool look(const struct plan_search *s, struct search_level *level)
 {
 	const struct search_stand stand = level->stand;
 	const bool last = stand.spare == 0 && stand.n_full == 1;
+	const int32_t rounds = s->depth ? s->rounds_below : s->rounds;
 	struct finds finds;
 
 	level->n_choices = 0;
 	level->next = 0;
-	if (++level->round > s->rounds || (level->round == 2 && last) ||
+	if (++level->round > rounds || (level->round == 2 && last) ||
 	    (level->round == 3 && stand.spare <= 0))
 		return false;
 	finds.width = s->width;
@@ -357,12 +359,13 @@ void ferry_search_targets(struct ferry_planner *pl)
 
 	pl->search.receivers = RECEIVERS;
 	pl->search.rounds = 2;
+	pl->search.rounds_below = swaps <= FEW ? 2 : 1;
 	pl->search.width = swaps <= FEW ? WIDE : 1;
 	descend(pl, NODES + (int32_t)min_i64(swaps, MANY));
 	if (!pl->problem.thorough)
 		return;
 	pl->search.receivers = INT32_MAX;
-	pl->search.rounds = 3;
+	pl->search.rounds = pl->search.rounds_below = 3;
 	pl->search.width = WIDE;
 	descend(pl, THOROUGH);
 }

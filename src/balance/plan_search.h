@@ -37,11 +37,12 @@ struct search_level {
 
 struct plan_search {
 	struct plan_board board;
-	int32_t receivers;  /* emptiest places that are looked at */
-	int32_t rounds;     /* of looking for choices at a level, 2 or 3 */
-	int32_t width;      /* choices of a kind that are tried */
-	int32_t depth;      /* moves made, which are off the board */
-	int32_t time_shift; /* leaves 15 bits of the largest time */
+	int32_t receivers;    /* emptiest places that are looked at */
+	int32_t rounds;       /* of looking for choices, 2 or 3 */
+	int32_t rounds_below; /* and after the first swap, 1 to 3 */
+	int32_t width;        /* choices of a kind that are tried */
+	int32_t depth;        /* moves made, which are off the board */
+	int32_t time_shift;   /* leaves 15 bits of the largest time */
 	struct search_level level[FERRY_PLAN_MOVES + 1];
 };
 
