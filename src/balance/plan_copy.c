@@ -55,7 +55,7 @@ static bool may_copy(const struct ferry_planner *pl, int32_t slot, int32_t rank,
 {
 	const struct ferry_problem *const p = &pl->problem;
 
-	if (pl->n_moves == FERRY_PLAN_MOVES || pl->free_slots[rank] <= 0)
+	if (pl->free_slots[rank] <= 0)
 		return false;
 	for (int32_t s = p->first_slot[rank]; s < p->first_slot[rank + 1]; s++)
 		if (pl->slot_after[s] == p->slot_expert[slot])

@@ -100,6 +100,8 @@ bool ferry_plan_may_move(const struct ferry_planner *pl, struct plan_move move)
 	const int32_t e = p->slot_expert[move.from_slot];
 	const int32_t f = p->slot_expert[move.to_slot];
 
+	if (pl->n_moves == FERRY_PLAN_MOVES)
+		return false;
 	if (f < 0 ? pl->taken[e] & PLAN_SWAPPED : pl->taken[e] | pl->taken[f])
 		return false;
 	if (p->has_replicas &&

@@ -302,6 +302,35 @@ static void copy_shares(void **state)
 	}
 }
 
+/* Swaps after as many copies as a plan may have. */
+static void most_moves(void **state)
+{
+	static const enum ferry_split splits[] = {FERRY_SPLIT_EVEN,
+	                                          FERRY_SPLIT_EXACT};
+	static int32_t map[64 * 16], slots[64];
+	static int64_t loads[64 * 8];
+	struct ferry_plan_in in = FERRY_PLAN_IN_INIT;
+
+	(void)state;
+	for (int s = 0; s < 64 * 16; s++)
+		map[s] = s % 16 < 8 ? s / 16 * 8 + s % 16 : -1;
+	for (int r = 0; r < 64; r++)
+		slots[r] = 16;
+	for (int e = 0; e < 64 * 8; e++)
+		loads[e] = 1000 + e * 37 % 101 + (e % 64 ? 0 : 40000 + e * 97);
+	for (int i = 0; i < 2; i++) {
+		struct ferry_placement *const p =
+			mapped(map, slots, 64 * 8, 64, splits[i]);
+
+		in.placement = p;
+		in.loads = loads;
+		in.max_copies = 8;
+		plan_and_check(planner, &in, &plan);
+		assert_true(plan.n_moves > 0);
+		ferry_placement_destroy(p);
+	}
+}
+
 static void threshold(void **state)
 {
 	struct ferry_placement *const p = plain(4, 2);
@@ -452,6 +481,7 @@ int main(void)
 		cmocka_unit_test(slow_rank),
 		cmocka_unit_test(replicas_are_kept_apart),
 		cmocka_unit_test(copy_shares),
+		cmocka_unit_test(most_moves),
 		cmocka_unit_test(threshold),
 		cmocka_unit_test(hash_tells_inputs),
 		cmocka_unit_test(bad_values),
