@@ -4,6 +4,7 @@
 #define FERRY_FERRY_H
 
 #include <ferry/balance.h>
+#include <ferry/balancer.h>
 #include <ferry/base.h>
 #include <ferry/eplb.h>
 #include <ferry/experts.h>

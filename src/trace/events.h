@@ -56,6 +56,37 @@ uint64_t ferry_trace_count(const struct ferry_trace *trace);
 enum ferry_status ferry_trace_save(struct ferry_ctx *ctx,
                                    struct ferry_trace *trace, const char *path);
 
+enum ferry_prom_kind {
+	FERRY_PROM_COUNT,   /* uint64_t */
+	FERRY_PROM_SECONDS, /* uint64_t nanoseconds */
+	FERRY_PROM_PPM,     /* uint64_t millionths */
+	FERRY_PROM_INDEX,   /* int32_t, -1: none */
+};
+
+/* A counter. Of several with one name only the first has a help. */
+struct ferry_prom_metric {
+	const char *name;
+	const char *type;
+	const char *phase; /* label, NULL: none */
+	enum ferry_prom_kind kind;
+	size_t offset; /* in the struct of values */
+	const char *help;
+};
+
+/* What to render. */
+struct ferry_prom {
+	const struct ferry_prom_metric *metrics;
+	size_t n_metrics;
+	const void *values;
+	const char *label; /* for name */
+	const char *name;  /* NULL: "" */
+	int32_t rank;
+};
+
+/* As snprintf: always terminated, returns the length of the whole text. */
+size_t ferry_prom_text(const struct ferry_prom *prom, char *buffer,
+                       size_t bytes);
+
 /* The body of ferry_moe_metrics. */
 size_t ferry_prom_render(const struct ferry_moe_stats *stats, const char *name,
                          int32_t rank, char *buffer, size_t bytes);

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The model of balancer_lab.h. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "balancer_lab.h"
+#include "core/bits.h"
+
+uint64_t bal_seed;
+
+static float small_float(uint64_t *rng)
+{
+	return (float)((int64_t)rng_next(rng) >> 32) * 0x1p-31f;
+}
+
+/* What an expert does to a number: by its first and its last weight. */
+static float weigh(unsigned char first, unsigned char last, float x)
+{
+	return fmaf((float)first - 100.5f, x, (float)last * 0x1p-8f);
+}
+
+static float want_of(const struct bal *m, int32_t layer, int32_t expert,
+                     float x)
+{
+	const size_t last = m->lab.shape.tensor_bytes[1] - 1;
+
+	return weigh(lab_byte(&m->lab, layer, expert, 0, 0),
+	             lab_byte(&m->lab, layer, expert, 1, last), x);
+}
+
+/* Of all ranks: loads lean towards others with each turn. */
+static void make_ids(int32_t of_rank, int32_t turn,
+                     int32_t ids[BAL_TOKENS][BAL_TOPK])
+{
+	uint64_t rng = hash_u64(bal_seed, (uint64_t)(turn * 64 + of_rank));
+
+	for (int i = 0; i < BAL_TOKENS * BAL_TOPK; i++) {
+		const uint64_t a = rng_next(&rng) % BAL_EXPERTS;
+		const uint64_t b = rng_next(&rng) % BAL_EXPERTS;
+		const uint64_t low = a < b ? a : b;
+
+		ids[i / BAL_TOPK][i % BAL_TOPK] =
+			rng_next(&rng) % 12 == 0
+				? -1
+				: (int32_t)((low + (uint64_t)turn / 5) %
+		                            BAL_EXPERTS);
+	}
+}
+
+void bal_counts(const struct bal *bal, int32_t of_rank, int32_t turn,
+                bool foreseen, int32_t counts[BAL_EXPERTS])
+{
+	uint64_t rng = hash_u64(bal_seed + 2, (uint64_t)(turn * 64 + of_rank));
+	int32_t ids[BAL_TOKENS][BAL_TOPK];
+
+	memset(counts, 0, BAL_EXPERTS * sizeof(*counts));
+	make_ids(of_rank, turn, ids);
+	for (int i = 0; i < BAL_TOKENS * BAL_TOPK; i++) {
+		const bool wrong =
+			(int32_t)(rng_next(&rng) % 16) < bal->task->noise;
+		const int32_t other = (int32_t)(rng_next(&rng) % BAL_EXPERTS);
+		const int32_t id = ids[i / BAL_TOPK][i % BAL_TOPK];
+
+		if (id >= 0)
+			counts[wrong && foreseen ? other : id]++;
+	}
+}
+
+void bal_batch(struct bal *bal, int32_t turn, struct bal_batch *batch)
+{
+	uint64_t rng =
+		hash_u64(bal_seed + 1, (uint64_t)(turn * 64 + bal->rank->rank));
+
+	make_ids(bal->rank->rank, turn, batch->ids);
+	for (int i = 0; i < BAL_TOKENS * BAL_HIDDEN; i++)
+		batch->x[i / BAL_HIDDEN][i % BAL_HIDDEN] = small_float(&rng);
+	for (int i = 0; i < BAL_TOKENS * BAL_TOPK; i++)
+		batch->weights[i / BAL_TOPK][i % BAL_TOPK] = small_float(&rng);
+}
+
+void bal_predict(struct bal *bal, int32_t layer, int32_t turn)
+{
+	struct ferry_balancer_in in = FERRY_BALANCER_IN_INIT;
+	int32_t counts[BAL_EXPERTS];
+
+	bal_counts(bal, bal->rank->rank, turn, true, counts);
+	in.counts = counts;
+	if (bal->task->window_ns)
+		in.window_ns = max_i64(bal->task->window_ns, 0);
+	RANKS_OK(ferry_balancer_predict(bal->balancer, layer, &in));
+}
+
+void bal_observe(struct bal *bal, int32_t layer, int32_t turn)
+{
+	int32_t counts[BAL_EXPERTS], foreseen[BAL_EXPERTS];
+	int64_t off[BAL_EXPERTS] = {0};
+
+	bal_counts(bal, bal->rank->rank, turn, false, counts);
+	RANKS_OK(ferry_balancer_observe(bal->balancer, layer, counts));
+	for (int32_t r = 0; r < bal->rank->n_ranks; r++) {
+		bal_counts(bal, r, turn, false, counts);
+		bal_counts(bal, r, turn, true, foreseen);
+		for (int e = 0; e < BAL_EXPERTS; e++)
+			off[e] += counts[e] - foreseen[e];
+	}
+	for (int e = 0; e < BAL_EXPERTS; e++)
+		bal->wrong += (uint64_t)llabs(off[e]);
+}
+
+const struct ferry_placement *bal_commit(struct bal *bal, int32_t layer)
+{
+	const struct ferry_placement *placement = NULL;
+
+	bal->report = (struct ferry_balancer_report)FERRY_BALANCER_REPORT_INIT;
+	RANKS_OK(ferry_balancer_commit(bal->balancer, layer, &placement,
+	                               &bal->report));
+	RANKS_CHECK(placement ==
+	            ferry_experts_placement(bal->lab.experts, layer));
+	lab_check(&bal->lab, layer, placement);
+	return placement;
+}
+
+void bal_dispatch(struct bal *bal, struct bal_batch *batch)
+{
+	struct ferry_dispatch_in in = FERRY_DISPATCH_IN_INIT;
+	struct ferry_dispatch_out out = FERRY_DISPATCH_OUT_INIT;
+	struct ferry_split_in split = FERRY_SPLIT_IN_INIT;
+	struct ferry_split_out found = FERRY_SPLIT_OUT_INIT;
+
+	in.topk_ids = batch->ids;
+	if (bal->task->split == FERRY_SPLIT_EXACT) {
+		split.n_tokens = BAL_TOKENS;
+		split.ids = batch->ids;
+		split.placement = batch->placement;
+		found.slots = batch->slots[0];
+		RANKS_OK(ferry_split(bal->splitter, batch->slot, &split,
+		                     &found));
+		in.topk_ids = batch->slots;
+		in.id_kind = FERRY_ID_SLOT;
+	}
+	in.n_tokens = BAL_TOKENS;
+	in.x = batch->x;
+	in.topk_weights = batch->weights[0];
+	in.placement = batch->placement;
+	out.rows = batch->rows;
+	out.row_expert_slot = batch->row_slot;
+	out.n_rows = &batch->n_rows;
+	RANKS_OK(ferry_dispatch(bal->moe, batch->slot, &in, &out, NULL));
+}
+
+void bal_send_back(struct bal *bal, int32_t layer, struct bal_batch *batch)
+{
+	const size_t last = bal->lab.shape.tensor_bytes[1] - 1;
+	struct ferry_combine_in in = FERRY_COMBINE_IN_INIT;
+
+	for (int64_t r = 0; r < batch->n_rows; r++) {
+		const unsigned char *a = ferry_experts_tensor(
+			bal->lab.experts, layer, batch->placement,
+			batch->row_slot[r], 0);
+		const unsigned char *b = ferry_experts_tensor(
+			bal->lab.experts, layer, batch->placement,
+			batch->row_slot[r], 1);
+
+		RANKS_CHECK(a && b);
+		for (int i = 0; i < BAL_HIDDEN; i++) {
+			float *x = &batch->rows[r * BAL_HIDDEN + i];
+
+			*x = weigh(a[0], b[last], *x);
+		}
+	}
+	in.y = batch->rows;
+	in.layout = FERRY_FROM_PACKED;
+	RANKS_OK(ferry_combine_send(bal->moe, batch->slot, &in, NULL));
+}
+
+void bal_finish(struct bal *bal, int32_t layer, struct bal_batch *batch)
+{
+	struct ferry_combine_out out = FERRY_COMBINE_OUT_INIT;
+	float sum[BAL_TOKENS][BAL_HIDDEN];
+
+	out.out = sum;
+	RANKS_OK(ferry_combine_recv(bal->moe, batch->slot, &out, NULL));
+	for (int t = 0; t < BAL_TOKENS; t++) {
+		float want[BAL_HIDDEN] = {0};
+
+		for (int k = 0; k < BAL_TOPK; k++)
+			for (int i = 0; i < BAL_HIDDEN && batch->ids[t][k] >= 0;
+			     i++)
+				want[i] = fmaf(batch->weights[t][k],
+				               want_of(bal, layer,
+				                       batch->ids[t][k],
+				                       batch->x[t][i]),
+				               want[i]);
+		RANKS_BYTES(sum[t], want, sizeof(want));
+	}
+}
+
+void bal_layer(struct bal *bal, int32_t layer, int32_t turn)
+{
+	struct bal_batch *batch = &bal->batches[0];
+	const bool wants = ferry_balancer_wants(bal->balancer, layer);
+
+	bal->n_wanted += wants;
+	if (wants || bal->task->always)
+		bal_predict(bal, layer, turn);
+	batch->placement = bal_commit(bal, layer);
+	bal_batch(bal, turn, batch);
+	bal_dispatch(bal, batch);
+	bal_observe(bal, layer, turn);
+	bal_send_back(bal, layer, batch);
+	bal_finish(bal, layer, batch);
+}
+
+void bal_run(struct bal *bal)
+{
+	for (int32_t step = 0; step < bal->task->n_steps; step++)
+		for (int32_t l = 0; l < BAL_LAYERS; l++)
+			bal_layer(bal, l, step + l);
+}
+
+static void free_model(void *arg)
+{
+	struct bal *m = arg;
+
+	ferry_balancer_close(m->balancer);
+	ferry_moe_close(m->moe);
+	ferry_splitter_close(m->splitter);
+	lab_close(&m->lab);
+	for (int i = 0; i < 2; i++) {
+		free(m->batches[i].rows);
+		free(m->batches[i].row_slot);
+	}
+	free(m);
+}
+
+static void open_channel(struct bal *m)
+{
+	struct ferry_moe_config c = FERRY_MOE_CONFIG_INIT;
+	struct ferry_moe_need need = FERRY_MOE_NEED_INIT;
+	struct ferry_splitter_config s = FERRY_SPLITTER_CONFIG_INIT;
+	const struct ferry_placement *first = m->lab.first[0];
+	int32_t slots[RANKS_MAX];
+
+	for (int32_t r = 0; r < m->rank->n_ranks; r++)
+		slots[r] = ferry_placement_first_slot(first, r + 1) -
+		           ferry_placement_first_slot(first, r);
+	c.n_ranks = m->rank->n_ranks;
+	c.max_tokens = BAL_TOKENS;
+	c.hidden = BAL_HIDDEN;
+	c.topk = BAL_TOPK;
+	c.n_experts = BAL_EXPERTS;
+	c.expert_slots = slots;
+	c.n_slots = 2;
+	c.dtype = FERRY_FP32;
+	c.combine_dtype = FERRY_FP32;
+	c.layout = FERRY_EXPERT_PACKED;
+	RANKS_OK(ferry_moe_query(&c, &need));
+	RANKS_OK(ferry_moe_open(m->rank->world, &c, &m->moe));
+	s.max_tokens = BAL_TOKENS;
+	s.topk = BAL_TOPK;
+	s.max_experts = BAL_EXPERTS;
+	s.max_expert_slots = ferry_placement_n_slots(first);
+	s.n_slots = 2;
+	if (m->task->split == FERRY_SPLIT_EXACT)
+		RANKS_OK(ferry_splitter_open(m->rank->world, &s, &m->splitter));
+	for (int i = 0; i < 2; i++) {
+		m->batches[i].slot = i;
+		m->batches[i].rows =
+			calloc((size_t)need.recv_rows, need.row_bytes);
+		m->batches[i].row_slot =
+			calloc((size_t)need.recv_rows, sizeof(int32_t));
+	}
+}
+
+struct bal *bal_make(struct rank *rank)
+{
+	struct bal *m = calloc(1, sizeof(*m));
+	const struct bal_task *task = rank->arg;
+	const struct lab_shape shape = {
+		.seed = bal_seed,
+		.n_layers = BAL_LAYERS,
+		.n_experts = BAL_EXPERTS,
+		.spare = task->spare,
+		.n_staging = task->n_staging,
+		.mode = task->mode,
+		.split = task->split,
+		.n_tensors = 2,
+		.tensor_bytes = {500, 77},
+	};
+
+	m->task = task;
+	m->rank = rank;
+	ranks_defer(free_model, m);
+	lab_make(&m->lab, rank, &shape);
+	RANKS_OK(lab_try(&m->lab));
+	lab_fill(&m->lab);
+	open_channel(m);
+	return m;
+}
+
+void bal_config(struct bal *bal, struct ferry_balancer_config *config)
+{
+	const struct bal_task *task = bal->task;
+	struct ferry_balancer_config c = FERRY_BALANCER_CONFIG_INIT;
+
+	for (int i = 0; i < RANKS_MAX * RANKS_MAX; i++) {
+		bal->alpha[i] = 1000;
+		bal->beta[i] = 1000;
+	}
+	bal->cost = (struct ferry_cost)FERRY_COST_INIT;
+	bal->cost.n_ranks = bal->rank->n_ranks;
+	bal->cost.alpha_ns = bal->alpha;
+	bal->cost.ps_per_byte = bal->beta;
+	c.cost = task->measured ? NULL : &bal->cost;
+	c.experts = bal->lab.experts;
+	c.policy = task->policy;
+	c.rule = task->rule;
+	c.max_copies = task->max_copies;
+	c.threshold_ppm = task->threshold_ppm;
+	c.eplb_every = task->eplb_every;
+	*config = c;
+}
+
+struct bal *bal_open(struct rank *rank)
+{
+	struct bal *m = bal_make(rank);
+	struct ferry_balancer_config config;
+
+	bal_config(m, &config);
+	RANKS_OK(ferry_balancer_open(rank->world, &config, &m->balancer));
+	return m;
+}
+
+struct ferry_balancer_stats bal_stats(const struct bal *bal)
+{
+	struct ferry_balancer_stats stats = FERRY_BALANCER_STATS_INIT;
+
+	RANKS_OK(ferry_balancer_get_stats(bal->balancer, &stats));
+	return stats;
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A balancer end to end, on every fabric: each policy over drifting loads, with
+ * outputs that are the same bits as without it and weights that are whole;
+ * wrong predictions, budgets, thresholds, a second thread, two micro-batches.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "balancer_lab.h"
+
+enum { STEPS = 12 };
+
+/* What must hold of all that a policy did. */
+static void check_policy(const struct bal *m, const struct bal_task *task,
+                         const struct ferry_balancer_stats *s)
+{
+	const bool off = task->policy == FERRY_BALANCE_OFF;
+	const bool plans = task->policy > FERRY_BALANCE_EPLB;
+
+	RANKS_EQ(s->n_commits, STEPS * BAL_LAYERS);
+	RANKS_EQ(s->n_predictions, off ? 0 : m->n_wanted);
+	RANKS_EQ(s->n_moved > 0, !off);
+	RANKS_EQ(s->n_by_history > 0, task->policy & FERRY_BALANCE_EPLB);
+	RANKS_EQ(s->n_swaps + s->n_copies > 0, plans);
+	RANKS_CHECK(!s->n_copies || task->policy >= FERRY_BALANCE_FERRY);
+	if (!plans)
+		return;
+	RANKS_EQ(s->n_predictions, STEPS * BAL_LAYERS);
+	RANKS_EQ(s->n_compared, (STEPS - 1) * BAL_LAYERS);
+	if (task->policy == FERRY_BALANCE_EPLB_FERRY ||
+	    task->policy == FERRY_BALANCE_EPLB_FREEBALANCE)
+		return;
+	RANKS_CHECK(s->after_ppm < s->before_ppm);
+	if (!task->noise)
+		RANKS_CHECK(s->true_ppm < s->true_first_ppm);
+}
+
+static void run_policy(struct rank *rank)
+{
+	struct bal *m = bal_open(rank);
+
+	bal_run(m);
+	const struct ferry_balancer_stats s = bal_stats(m);
+
+	check_policy(m, m->task, &s);
+	if (m->task->policy == FERRY_BALANCE_OFF)
+		for (int32_t l = 0; l < BAL_LAYERS; l++)
+			RANKS_CHECK(
+				ferry_experts_placement(m->lab.experts, l) ==
+				m->lab.first[l]);
+}
+
+static struct bal_task task_of(int i)
+{
+	return (struct bal_task){
+		.policy = (enum ferry_balance_policy)(i % 6),
+		.rule = i % 6 == FERRY_BALANCE_FREEBALANCE ? FERRY_RULE_SORTED
+	                                                   : 0,
+		.split = (enum ferry_split)(i % 3),
+		.mode = (enum ferry_experts_mode)(i / 6 % 2),
+		.spare = 1 + i / 3 % 2,
+		.n_staging = 8,
+		.max_copies = i % 6 == FERRY_BALANCE_EPLB_FERRY ? 1 : 0,
+		.eplb_every = 4,
+		.n_steps = STEPS,
+	};
+}
+
+static void test_policies(void **state)
+{
+	for (int i = 0; i < 12; i++) {
+		struct bal_task task = task_of(i);
+
+		/* Every policy sees two of the splits. */
+		task.split = (enum ferry_split)((i + i / 6) % 3);
+		lab_run(*state, 4, run_policy, &task);
+	}
+}
+
+static void test_worlds(void **state)
+{
+	static const int32_t worlds[] = {2, 3, 6, 8};
+
+	for (int i = 0; i < 4; i++) {
+		struct bal_task task = task_of(FERRY_BALANCE_EPLB_FERRY);
+
+		task.split = (enum ferry_split)(i % 3);
+		task.measured = i == 1;
+		task.spare = 2;
+		lab_run(*state, worlds[i], run_policy, &task);
+	}
+}
+
+/* The balancer's distance is the one that this test has made. */
+static void compare_truth(struct rank *rank)
+{
+	struct bal *m = bal_open(rank);
+	uint64_t before_last = 0;
+
+	for (int32_t turn = 0; turn < STEPS; turn++) {
+		before_last = m->wrong;
+		bal_layer(m, 0, turn);
+	}
+	const struct ferry_balancer_stats s = bal_stats(m);
+
+	RANKS_EQ(s.n_compared, STEPS - 1);
+	RANKS_EQ(s.wrong_tokens, before_last);
+	RANKS_CHECK(s.true_tokens > s.wrong_tokens);
+	RANKS_EQ(s.wrong_tokens > 0, m->task->noise > 0);
+}
+
+static void test_truth(void **state)
+{
+	for (int noise = 0; noise <= 8; noise += 8) {
+		struct bal_task task = task_of(FERRY_BALANCE_FERRY);
+
+		task.noise = noise;
+		lab_run(*state, 3, compare_truth, &task);
+	}
+}
+
+/* Neither a window of nothing nor one that is too short moves anything. */
+static void no_room(struct rank *rank)
+{
+	struct bal *m = bal_open(rank);
+
+	bal_run(m);
+	const struct ferry_balancer_stats s = bal_stats(m);
+
+	RANKS_EQ(s.n_predictions, STEPS * BAL_LAYERS);
+	RANKS_EQ(s.n_moved, 0);
+	RANKS_EQ(s.bytes_in + s.bytes_out, 0);
+	RANKS_EQ(s.before_ppm, s.after_ppm);
+	RANKS_EQ(m->report.window_ns,
+	         m->task->window_ns < 0 ? 0 : m->task->window_ns);
+}
+
+static void test_windows(void **state)
+{
+	static const int64_t windows[] = {-1, 1500};
+
+	for (int i = 0; i < 4; i++) {
+		struct bal_task task =
+			task_of(i / 2 ? FERRY_BALANCE_FERRY
+		                      : FERRY_BALANCE_FREEBALANCE);
+
+		task.window_ns = windows[i % 2];
+		lab_run(*state, 3, no_room, &task);
+	}
+}
+
+/* Below the threshold a layer is looked at now and then. */
+static void left_alone(struct rank *rank)
+{
+	struct bal *m = bal_open(rank);
+
+	for (int32_t turn = 0; turn < 20; turn++) {
+		RANKS_EQ(ferry_balancer_wants(m->balancer, 1), turn % 8 == 0);
+		bal_layer(m, 1, turn);
+		RANKS_EQ(m->report.left_alone, turn % 8 == 0);
+		RANKS_EQ(m->report.predicted, turn % 8 == 0);
+	}
+	const struct ferry_balancer_stats s = bal_stats(m);
+
+	RANKS_EQ(s.n_predictions, 3);
+	RANKS_EQ(s.n_left_alone, 3);
+	RANKS_EQ(s.n_moved, 0);
+}
+
+static void test_threshold(void **state)
+{
+	struct bal_task task = task_of(FERRY_BALANCE_FERRY);
+
+	task.threshold_ppm = 20000000;
+	lab_run(*state, 3, left_alone, &task);
+}
+
+/* What the second thread of a rank does while the first computes. */
+struct ahead {
+	struct bal *bal;
+	int32_t layer;
+	int32_t turn;
+	enum ferry_status status;
+};
+
+static void *predict_ahead(void *arg)
+{
+	struct ahead *a = arg;
+	struct ferry_balancer_in in = FERRY_BALANCER_IN_INIT;
+	int32_t counts[BAL_EXPERTS];
+
+	bal_counts(a->bal, a->bal->rank->rank, a->turn, true, counts);
+	in.counts = counts;
+	a->status = ferry_balancer_predict(a->bal->balancer, a->layer, &in);
+	return NULL;
+}
+
+/*
+ * Two micro-batches: while A is in flight a second thread prepares the layer
+ * for B, and B is dispatched before A has sent its combine.
+ */
+static void two_batches(struct rank *rank)
+{
+	struct bal *m = bal_open(rank);
+	struct bal_batch *a = &m->batches[0], *b = &m->batches[1];
+	int32_t n_different = 0;
+
+	a->placement = bal_commit(m, 0);
+	for (int32_t turn = 0; turn < STEPS; turn++) {
+		struct ahead ahead = {m, 0, turn + 1, FERRY_INVAL};
+		pthread_t thread;
+
+		bal_batch(m, turn, a);
+		bal_dispatch(m, a);
+		RANKS_EQ(pthread_create(&thread, NULL, predict_ahead, &ahead),
+		         0);
+		RANKS_EQ(pthread_join(thread, NULL), 0);
+		RANKS_OK(ahead.status);
+		b->placement = bal_commit(m, 0);
+		n_different += a->placement != b->placement;
+		bal_batch(m, turn + 1, b);
+		bal_dispatch(m, b);
+		bal_send_back(m, 0, a);
+		bal_observe(m, 0, turn);
+		bal_finish(m, 0, a);
+		bal_send_back(m, 0, b);
+		bal_finish(m, 0, b);
+		a->placement = b->placement;
+	}
+	RANKS_CHECK(n_different > 0);
+}
+
+static void test_two_batches(void **state)
+{
+	struct bal_task task = task_of(FERRY_BALANCE_FERRY);
+
+	task.n_staging = 16;
+	task.spare = 2;
+	lab_run(*state, 3, two_batches, &task);
+}
+
+/* Several layers are between predict and commit. */
+static void run_ahead(struct rank *rank)
+{
+	struct bal *m = bal_open(rank);
+
+	for (int32_t turn = 0; turn < 4; turn++) {
+		for (int32_t l = 0; l < BAL_LAYERS; l++)
+			bal_predict(m, l, turn);
+		for (int32_t l = 0; l < BAL_LAYERS; l++) {
+			m->batches[0].placement = bal_commit(m, l);
+			bal_batch(m, turn, &m->batches[0]);
+			bal_dispatch(m, &m->batches[0]);
+			bal_send_back(m, l, &m->batches[0]);
+			bal_finish(m, l, &m->batches[0]);
+		}
+	}
+	RANKS_CHECK(bal_stats(m).n_moved > 0);
+}
+
+static void test_ahead(void **state)
+{
+	struct bal_task task = task_of(FERRY_BALANCE_FERRY);
+
+	task.n_staging = 3; /* some are held back */
+	lab_run(*state, 4, run_ahead, &task);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_policies),  cmocka_unit_test(test_worlds),
+	cmocka_unit_test(test_truth),     cmocka_unit_test(test_windows),
+	cmocka_unit_test(test_threshold), cmocka_unit_test(test_two_batches),
+	cmocka_unit_test(test_ahead),
+};
+
+int main(void)
+{
+	bal_seed = ranks_seed();
+	return lab_main(tests, sizeof(tests) / sizeof(*tests));
+}
