@@ -17,7 +17,7 @@
 #include "core/bits.h"
 #include "experts_lab.h"
 
-enum { STEPS = 30, SHORT_MS = 500, N_RANKS = 4, SHARED_BYTES = 4096 };
+enum { STEPS = 30, SHORT_MS = 800, N_RANKS = 4, SHARED_BYTES = 4096 };
 
 static uint64_t seed;
 
@@ -323,7 +323,7 @@ static void test_stalled(void **state)
 
 	course.status = FERRY_TIMEOUT;
 	course.stalls = true;
-	snprintf(fault, sizeof(fault), "stall:rank=1,ms=2000,after=%d",
+	snprintf(fault, sizeof(fault), "stall:rank=1,ms=3000,after=%d",
 	         4 * (n + 2 * N_RANKS) + n);
 	run(*state, N_RANKS, fault, 0, stalled, &course);
 }
