@@ -128,7 +128,8 @@ ferry_experts_placement(const struct ferry_experts *experts, int32_t layer);
  * As ferry_experts_placement, and counts a use of it: until
  * ferry_experts_release the placement lives and its weights stay. An operation
  * of a channel counts by itself, from its dispatch_send to its combine_send:
- * needed by who dispatches otherwise, or while another thread commits.
+ * needed by who dispatches otherwise, or while another thread commits. COPY: it
+ * waits while another thread is in the commit that overwrites the layer.
  */
 FERRY_API const struct ferry_placement *
 ferry_experts_acquire(struct ferry_experts *experts, int32_t layer);

@@ -289,27 +289,60 @@ static enum ferry_status meet(struct ferry_experts *x, struct experts_flight *f,
 	return FERRY_OK;
 }
 
-/*
- * An operation that reads the old weights would read a mixture. It may have
- * come with any version that is kept: not every commit copies.
- */
-static enum ferry_status check_unused(struct ferry_experts *x,
-                                      const struct experts_flight *f)
+/* A version that is kept and used; NULL: none. Under the lock. */
+static const struct experts_version *used_version(const struct ferry_experts *x,
+                                                  int32_t layer)
 {
-	if (x->mode == FERRY_EXPERTS_REMAP || !f->n_transfers)
+	const struct experts_version *v = x->layers[layer].newest;
+
+	while (v && !v->holds && !ferry_placement_in_use(v->placement))
+		v = v->older;
+	return v;
+}
+
+static bool overwrites(const struct ferry_experts *x,
+                       const struct experts_flight *f)
+{
+	return x->mode == FERRY_EXPERTS_COPY && f->n_transfers;
+}
+
+/*
+ * COPY: an operation that reads the old weights would read a mixture. It may
+ * have come with any version that is kept, since not every commit copies. From
+ * here until the layer opens again ferry_experts_acquire waits.
+ */
+static enum ferry_status close_layer(struct ferry_experts *x,
+                                     const struct experts_flight *f)
+{
+	uint64_t version = 0;
+
+	if (!overwrites(x, f))
 		return FERRY_OK;
-	/* Only this thread, which commits, changes the list. */
-	for (const struct experts_version *v = x->layers[f->layer].newest; v;
-	     v = v->older)
-		if (ferry_experts_version_in_use(x, v))
-			return ferry_fail(
-				&x->world->ctx, FERRY_STATE,
-				"experts_commit: layer %d: version %llu is in "
-				"use, and its weights are copied over: call "
-				"again after its combine_send",
-				f->layer,
-				(unsigned long long)v->placement->version);
-	return FERRY_OK;
+	pthread_mutex_lock(&x->lock);
+	const struct experts_version *v = used_version(x, f->layer);
+
+	if (v)
+		version = v->placement->version;
+	else
+		x->layers[f->layer].closing = true;
+	pthread_mutex_unlock(&x->lock);
+	if (!v)
+		return FERRY_OK;
+	return ferry_fail(&x->world->ctx, FERRY_STATE,
+	                  "experts_commit: layer %d: version %llu is in use, "
+	                  "and its weights are copied over: call again after "
+	                  "its combine_send",
+	                  f->layer, (unsigned long long)version);
+}
+
+static void open_layer(struct ferry_experts *x, const struct experts_flight *f)
+{
+	if (!overwrites(x, f))
+		return;
+	pthread_mutex_lock(&x->lock);
+	x->layers[f->layer].closing = false;
+	pthread_cond_broadcast(&x->opened);
+	pthread_mutex_unlock(&x->lock);
 }
 
 /* COPY: from staging to where the caller has its weights. */
@@ -351,11 +384,11 @@ static void switch_over(struct ferry_experts *x, struct experts_flight *f)
 
 	if (!f->target)
 		return;
-	pthread_mutex_lock(&x->lock);
 	if (x->mode == FERRY_EXPERTS_REMAP)
 		exchange_buffers(x, f);
 	else
 		copy_in_place(x, f);
+	pthread_mutex_lock(&x->lock);
 	f->old = layer->newest;
 	f->target->older = layer->newest;
 	layer->newest = f->target;
@@ -440,15 +473,18 @@ enum ferry_status ferry_experts_commit(struct ferry_experts *experts,
 
 	FERRY_TRY(ferry_experts_named(x, "experts_commit", layer,
 	                              wait_staged(x, f)));
-	const enum ferry_status status = check_unused(x, f);
+	const enum ferry_status status = close_layer(x, f);
 
 	if (status != FERRY_OK) {
 		f->exposed_ns += ferry_now_ns() - begin;
 		return status;
 	}
-	FERRY_TRY(ferry_experts_named(x, "experts_commit", layer,
-	                              meet(x, f, true)));
-	switch_over(x, f);
+	const enum ferry_status met = meet(x, f, true);
+
+	if (met == FERRY_OK)
+		switch_over(x, f);
+	open_layer(x, f);
+	FERRY_TRY(ferry_experts_named(x, "experts_commit", layer, met));
 	f->exposed_ns += ferry_now_ns() - begin;
 	const struct ferry_experts_report found = count(x, f);
 

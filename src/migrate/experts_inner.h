@@ -114,6 +114,7 @@ struct experts_layer {
 	const int32_t *first_slot;     /* [n_ranks + 1], of any version */
 	int32_t *buffers;  /* [n_slots] REMAP: buffer of its rank's pool */
 	int32_t first_own; /* own slots of the layers before */
+	bool closing;      /* COPY: about to be overwritten: no new uses */
 };
 
 /* The free staging buffers of a rank, oldest first. */
@@ -152,7 +153,8 @@ struct ferry_experts {
 	uint64_t n_ended; /* plans */
 	uint64_t history;
 	uint64_t n_starts;
-	pthread_mutex_t lock; /* versions, and the counters */
+	pthread_mutex_t lock;  /* versions, closing, and the counters */
+	pthread_cond_t opened; /* closing has become false */
 	struct ferry_experts_stats stats;
 };
 

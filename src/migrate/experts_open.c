@@ -10,6 +10,7 @@
 #include "../core/bits.h"
 #include "../core/clock.h"
 #include "../core/sized.h"
+#include "../core/thread.h"
 #include "experts_inner.h"
 
 /* What a rank tells the others. */
@@ -440,6 +441,7 @@ enum ferry_status ferry_experts_open(struct ferry_world *world,
 	x->n_ranks = world->n_ranks;
 	x->ended_tail = &x->ended;
 	pthread_mutex_init(&x->lock, NULL);
+	ferry_cond_init(&x->opened);
 	const enum ferry_status status = open_steps(x, config);
 
 	if (status != FERRY_OK) {
@@ -458,6 +460,7 @@ void ferry_experts_close(struct ferry_experts *experts)
 		return;
 	ferry_segment_close(x->segment);
 	ferry_experts_books_destroy(x);
+	pthread_cond_destroy(&x->opened);
 	pthread_mutex_destroy(&x->lock);
 	for (int32_t l = 0; l < x->n_layers; l++)
 		free(x->layers[l].buffers);

@@ -91,6 +91,8 @@ ferry_experts_acquire(struct ferry_experts *experts, int32_t layer)
 	if (!is_layer(experts, layer))
 		return NULL;
 	lock(experts);
+	while (experts->layers[layer].closing)
+		pthread_cond_wait(&experts->opened, &experts->lock);
 	struct experts_version *v = find(experts, layer, NULL);
 	const struct ferry_placement *placement = v->placement;
 

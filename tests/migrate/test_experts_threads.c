@@ -95,6 +95,20 @@ static void *read_on(void *arg)
 	return NULL;
 }
 
+/* COPY does not overwrite what the reader holds: it is asked again. */
+static enum ferry_status commit(struct lab *lab, int32_t layer)
+{
+	enum ferry_status status;
+
+	do {
+		status = ferry_experts_commit(lab->experts, layer, NULL, NULL,
+		                              NULL);
+		sched_yield();
+	} while (status == FERRY_STATE &&
+	         lab->shape.mode == FERRY_EXPERTS_COPY);
+	return status;
+}
+
 static void readers(struct rank *rank)
 {
 	struct lab *lab = lab_open(rank, rank->arg);
@@ -104,6 +118,8 @@ static void readers(struct rank *rank)
 	pthread_t thread;
 
 	RANKS_EQ(pthread_create(&thread, NULL, read_on, &reader), 0);
+	while (!load_acquire_u32(&reader.n_read))
+		sched_yield();
 	for (int i = 0; status == FERRY_OK && i < 4 * STEPS; i++) {
 		const int32_t layer = i % lab->shape.n_layers;
 		struct ferry_plan plan;
@@ -115,14 +131,12 @@ static void readers(struct rank *rank)
 		if (status == FERRY_OK && i % 7 == 3)
 			status = ferry_experts_abandon(lab->experts, layer);
 		else if (status == FERRY_OK)
-			status = ferry_experts_commit(lab->experts, layer, NULL,
-			                              NULL, NULL);
+			status = commit(lab, layer);
 	}
 	store_release_u32(&reader.stop, 1);
 	pthread_join(thread, NULL);
 	RANKS_OK(status);
 	RANKS_EQ(reader.wrong, 0);
-	RANKS_CHECK(reader.n_read > 0);
 }
 
 static void test_readers(void **state)
@@ -130,6 +144,8 @@ static void test_readers(void **state)
 	struct lab_shape shape = lab_small(seed + 16, FERRY_EXPERTS_REMAP);
 
 	shape.n_staging = 12;
+	lab_run(*state, 3, readers, &shape);
+	shape.mode = FERRY_EXPERTS_COPY;
 	lab_run(*state, 3, readers, &shape);
 }
 
