@@ -127,7 +127,9 @@ static struct greedy_choice choose(const struct ferry_planner *pl,
 
 	for (int32_t i = board->n - 1; i >= 0 && seen < RECEIVERS; i--) {
 		if (i == f->place || !board->list[i].n ||
-		    time_at(pl, i) >= f->time)
+		    time_at(pl, i) >= f->time ||
+		    !ferry_plan_may_pair(pl, board->rank[f->place],
+		                         board->rank[i]))
 			continue;
 		weigh(pl, f, i, &best);
 		seen++;

@@ -77,6 +77,9 @@ struct plan_cost {
 struct plan_cost ferry_plan_move_cost(const struct ferry_problem *p,
                                       struct plan_move move);
 
+/* Whether the windows have room for a swap of the smallest experts. */
+bool ferry_plan_may_pair(const struct ferry_planner *pl, int32_t a, int32_t b);
+
 /*
  * Whether a move may be added: its experts are in no other move, each comes to
  * a rank that does not hold it, and the windows have room for it.

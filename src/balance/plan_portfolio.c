@@ -28,13 +28,18 @@ static void add_swaps(struct ferry_planner *pl)
 
 /*
  * FreeBalance's rule in both readings, so that a thorough plan is never worse:
- * with the gamma that the caller gives, ours, and none.
+ * with the gamma that the caller gives, ours, and none. Under costs, which our
+ * search does not weigh against gains, its cheaper reading at least; all where
+ * experts are not equally large, because the search gives up on a pair that
+ * does not fit.
  */
 static void add_freebalance(struct ferry_planner *pl)
 {
-	const int32_t gammas[] = {pl->problem.gamma_milli, OUR_GAMMA, 0};
+	const struct ferry_problem *const p = &pl->problem;
+	const int32_t gammas[] = {p->gamma_milli, OUR_GAMMA, 0};
+	const int n = p->thorough || p->uneven_bytes ? 6 : p->has_cost ? 1 : 0;
 
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < n; i++) {
 		ferry_plan_freebalance(pl, i % 2, gammas[i / 2]);
 		ferry_plan_keep_better(pl);
 	}
@@ -67,8 +72,7 @@ void ferry_plan_portfolio(struct ferry_planner *pl)
 	while (pl->best_value.max_time >> pl->search.time_shift >> TIME_BITS)
 		pl->search.time_shift++;
 	add_swaps(pl);
-	if (p->thorough)
-		add_freebalance(pl);
+	add_freebalance(pl);
 	ferry_plan_take_best(pl);
 	ferry_plan_polish(pl);
 	if (p->max_copies > 0)

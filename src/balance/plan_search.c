@@ -184,15 +184,18 @@ static bool may_receive(const struct plan_board *board,
 }
 
 /* Choices of the first two rounds; with the last swap, one is enough. */
-static void look_around(const struct plan_search *s,
+static void look_around(const struct ferry_planner *pl,
                         const struct search_level *level, bool last,
                         struct finds *finds)
 {
+	const struct plan_search *const s = &pl->search;
 	const struct plan_board *const board = &s->board;
+	const int32_t giver = board->rank[level->stand.fullest];
 	int32_t seen = 0;
 
 	for (int32_t i = board->n - 1; i >= 0 && seen < s->receivers; i--) {
-		if (!may_receive(board, level, i))
+		if (!may_receive(board, level, i) ||
+		    !ferry_plan_may_pair(pl, giver, board->rank[i]))
 			continue;
 		seen += board->excess[i] < 0;
 		if (level->round == 2)
@@ -205,8 +208,9 @@ static void look_around(const struct plan_search *s,
 }
 
 /* The next choices of a level, round by round; false: there are no more. */
-static bool look(const struct plan_search *s, struct search_level *level)
+static bool look(const struct ferry_planner *pl, struct search_level *level)
 {
+	const struct plan_search *const s = &pl->search;
 	const struct search_stand stand = level->stand;
 	const bool last = stand.spare == 0 && stand.n_full == 1;
 	const int32_t rounds = s->depth ? s->rounds_below : s->rounds;
@@ -220,7 +224,7 @@ static bool look(const struct plan_search *s, struct search_level *level)
 	finds.width = s->width;
 	memset(finds.n, 0, sizeof(finds.n));
 	if (level->round < 3)
-		look_around(s, level, last, &finds);
+		look_around(pl, level, last, &finds);
 	else
 		look_for_room(&s->board, stand, &finds);
 	for (int k = 0; k < KINDS; k++)
@@ -293,7 +297,7 @@ static bool advance(struct ferry_planner *pl)
 
 	for (;;) {
 		if (level->next == level->n_choices) {
-			if (!look(s, level))
+			if (!look(pl, level))
 				return false;
 			continue;
 		}

@@ -65,6 +65,27 @@ static bool fits(const struct ferry_planner *pl, struct plan_move move)
 	       cost.back_ns <= pl->left[0][b] && cost.back_ns <= pl->left[1][a];
 }
 
+bool ferry_plan_may_pair(const struct ferry_planner *pl, int32_t a, int32_t b)
+{
+	const struct ferry_problem *const p = &pl->problem;
+
+	if (!p->has_cost)
+		return true;
+	const int64_t there =
+		ferry_problem_transfer_ns(p, a, b, p->least_bytes);
+	const int64_t back = ferry_problem_transfer_ns(p, b, a, p->least_bytes);
+
+	if (p->cost.half_duplex) {
+		const int64_t both =
+			there + back -
+			p->cost.alpha_ns[(int64_t)b * p->n_ranks + a];
+
+		return both <= pl->left[0][a] && both <= pl->left[0][b];
+	}
+	return there <= pl->left[0][a] && there <= pl->left[1][b] &&
+	       back <= pl->left[0][b] && back <= pl->left[1][a];
+}
+
 static void pay(struct ferry_planner *pl, struct plan_move move, int64_t sign)
 {
 	const struct ferry_problem *const p = &pl->problem;

@@ -183,6 +183,7 @@ static enum ferry_status take_cost(struct ferry_problem *p,
                                    const struct ferry_plan_in *in)
 {
 	p->has_cost = in->cost != NULL;
+	p->uneven_bytes = false;
 	memset(&p->cost, 0, sizeof(p->cost));
 	if (!in->cost)
 		return FERRY_OK;
@@ -199,10 +200,22 @@ static enum ferry_status take_cost(struct ferry_problem *p,
 	                       MAX_ALPHA_NS));
 	FERRY_TRY(check_values("cost.ps_per_byte", p->cost.ps_per_byte, n_pairs,
 	                       MAX_PS_PER_BYTE));
-	if (p->cost.expert_bytes)
-		return check_values("cost.expert_bytes", p->cost.expert_bytes,
-		                    p->n_experts, MAX_BYTES);
-	return check_option("cost.all_bytes", p->cost.all_bytes, 0, MAX_BYTES);
+	if (!p->cost.expert_bytes) {
+		p->least_bytes = p->cost.all_bytes;
+		p->uneven_bytes = false;
+		return check_option("cost.all_bytes", p->cost.all_bytes, 0,
+		                    MAX_BYTES);
+	}
+	p->least_bytes = MAX_BYTES;
+	p->uneven_bytes = false;
+	for (int32_t e = 0; e < p->n_experts; e++) {
+		const int64_t bytes = p->cost.expert_bytes[e];
+
+		p->least_bytes = min_i64(p->least_bytes, bytes);
+		p->uneven_bytes |= bytes != p->cost.expert_bytes[0];
+	}
+	return check_values("cost.expert_bytes", p->cost.expert_bytes,
+	                    p->n_experts, MAX_BYTES);
 }
 
 static void take_windows(struct ferry_problem *p,

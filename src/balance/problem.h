@@ -41,7 +41,9 @@ struct ferry_problem {
 	int32_t max_copies; /* for each rank */
 	bool has_cost;      /* else transfers cost nothing: no windows */
 	struct ferry_cost cost;
-	int64_t *window; /* [n_ranks] ns, >= 0 */
+	int64_t least_bytes; /* of an expert */
+	bool uneven_bytes;   /* some experts are larger than others */
+	int64_t *window;     /* [n_ranks] ns, >= 0 */
 	int64_t threshold_ppm;
 	enum ferry_plan_rule rule;
 	int32_t gamma_milli; /* 0: none */
