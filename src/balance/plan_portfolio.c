@@ -29,15 +29,18 @@ static void add_swaps(struct ferry_planner *pl)
 /*
  * FreeBalance's rule in both readings, so that a thorough plan is never worse:
  * with the gamma that the caller gives, ours, and none. Under costs, which our
- * search does not weigh against gains, its cheaper reading at least; all where
- * experts are not equally large, because the search gives up on a pair that
- * does not fit.
+ * search does not weigh against gains, its cheaper reading with the first
+ * gamma; both where experts are not equally large, because the search gives up
+ * on a pair that does not fit.
  */
 static void add_freebalance(struct ferry_planner *pl)
 {
 	const struct ferry_problem *const p = &pl->problem;
 	const int32_t gammas[] = {p->gamma_milli, OUR_GAMMA, 0};
-	const int n = p->thorough || p->uneven_bytes ? 6 : p->has_cost ? 1 : 0;
+	const int n = p->thorough       ? 6
+	              : p->uneven_bytes ? 2
+	              : p->has_cost     ? 1
+	                                : 0;
 
 	for (int i = 0; i < n; i++) {
 		ferry_plan_freebalance(pl, i % 2, gammas[i / 2]);
