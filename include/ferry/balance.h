@@ -22,7 +22,8 @@ struct ferry_totals;
  * blocks until all ranks have opened, at most open_timeout_ms. One round is
  * under way at a time: who has two micro-batches in flight opens two. CPU
  * worlds; an engine whose world is one of GPUs opens one of CPUs beside it.
- * Errors: as ferry_segment_open; UNSUPPORTED.
+ * Errors: as ferry_segment_open; RANGE, MISMATCH (max_experts), which all ranks
+ * get; UNSUPPORTED.
  */
 FERRY_API enum ferry_status
 ferry_totals_open(struct ferry_world *world, int32_t max_experts,
@@ -104,8 +105,8 @@ struct ferry_cost_config {
  * of ranks work at the same time. config may be NULL.
  *
  * In a CUDA world the puts are those of the copy engines.
- * Errors: INVAL, RANGE, MISMATCH (config), NOMEM, those of a segment and of
- * ferry_world_barrier. The arrays are written on success.
+ * Errors: INVAL, RANGE, MISMATCH (config; all ranks get them), NOMEM, those of
+ * a segment and of ferry_world_barrier. The arrays are written on success.
  */
 FERRY_API enum ferry_status
 ferry_cost_measure(struct ferry_world *world,
@@ -118,7 +119,7 @@ struct ferry_windows;
 /** Whose attention is alike, and what is kept free. Zero means default. */
 struct ferry_windows_config {
 	size_t size;
-	int32_t n_layers; /* 1.. */
+	int32_t n_layers; /* 1..65536 */
 	/* [n_layers] layers of equal type take equally long (full, sliding
 	 * window, linear ...); NULL: all are alike. */
 	const int32_t *layer_type;
@@ -193,7 +194,7 @@ FERRY_API enum ferry_status ferry_speeds(const struct ferry_work *work,
 /**
  * ferry_speeds of all ranks' work: speed[n_ranks] is equal everywhere.
  * Collective, for now and then: through the boot connection, as
- * ferry_world_allgather. Errors: as both.
+ * ferry_world_allgather. Errors: as both; MISMATCH (tolerance_ppm).
  */
 FERRY_API enum ferry_status
 ferry_speeds_gather(struct ferry_world *world, const struct ferry_work *own,

@@ -226,14 +226,17 @@ enum ferry_status ferry_gather_recv(struct ferry_gather *gather,
 {
 	struct ferry_gather *g = gather;
 	const uint64_t round = g->n_received;
+	enum ferry_status status = FERRY_OK;
 
-	if (g->n_sent == round)
+	if (g->n_sent == round) /* perhaps because the send failed */
+		status = ferry_segment_check(g->segment);
+	if (g->n_sent == round && status == FERRY_OK)
 		return ferry_fail(&g->world->ctx, FERRY_STATE,
 		                  "%s: round %" PRIu64 " was not sent", g->what,
 		                  round);
-	const enum ferry_status status = ferry_segment_wait_all(
-		g->segment, g->items, expect(g, round), NULL);
-
+	if (status == FERRY_OK)
+		status = ferry_segment_wait_all(g->segment, g->items,
+		                                expect(g, round), NULL);
 	if (status != FERRY_OK)
 		return fail(g, round, status);
 	g->n_received++;

@@ -72,13 +72,17 @@ static enum ferry_status check_config(struct ferry_world *world,
 	return check_range(world, "rounds", config->rounds, 1, MOST_ROUNDS);
 }
 
-/* Ranks that count differently would wait for each other in vain. */
-static enum ferry_status compare_rounds(struct meter *m)
+/*
+ * Ranks that count differently, or that were refused, would be waited for in
+ * vain. `mine`: how the own preparation went.
+ */
+static enum ferry_status compare_rounds(struct meter *m, enum ferry_status mine)
 {
-	int64_t own[2] = {m->config.max_bytes, m->config.rounds};
+	const int64_t own[2] = {m->config.max_bytes, m->config.rounds};
 	int64_t(*all)[2] = (int64_t(*)[2])(void *)m->all;
 
-	FERRY_TRY(ferry_world_allgather(m->world, own, all, sizeof(own)));
+	FERRY_TRY(ferry_agree(m->world->boot, mine, own, all, sizeof(own),
+	                      ferry_deadline_ns(m->world->open_timeout_ms)));
 	for (int32_t r = 1; r < m->world->n_ranks; r++)
 		if (memcmp(all[r], all[0], sizeof(all[0])))
 			return ferry_fail(
@@ -90,7 +94,8 @@ static enum ferry_status compare_rounds(struct meter *m)
 	return FERRY_OK;
 }
 
-static enum ferry_status open_meter(struct meter *m)
+static enum ferry_status prepare(struct meter *m,
+                                 const struct ferry_cost_config *config)
 {
 	const size_t n = (size_t)m->world->n_ranks;
 
@@ -100,7 +105,15 @@ static enum ferry_status open_meter(struct meter *m)
 	if (!m->seen || !m->row || !m->all)
 		return ferry_fail(&m->world->ctx, FERRY_NOMEM,
 		                  "cost_measure: tables of %zu ranks", n);
-	FERRY_TRY(compare_rounds(m));
+	return check_config(m->world, config, &m->config);
+}
+
+static enum ferry_status open_meter(struct meter *m,
+                                    const struct ferry_cost_config *config)
+{
+	const size_t n = (size_t)m->world->n_ranks;
+
+	FERRY_TRY(compare_rounds(m, prepare(m, config)));
 	/* What is sent, and behind it what comes. */
 	FERRY_TRY(ferry_segment_open(m->world, 2 * (size_t)m->config.max_bytes,
 	                             (uint32_t)n, &m->segment));
@@ -306,8 +319,7 @@ enum ferry_status ferry_cost_measure(struct ferry_world *world,
 		                  !world      ? "world"
 		                  : !alpha_ns ? "alpha_ns"
 		                              : "ps_per_byte");
-	FERRY_TRY(check_config(world, config, &m.config));
-	status = open_meter(&m);
+	status = open_meter(&m, config);
 	if (status == FERRY_OK)
 		status = measure(&m);
 	if (status == FERRY_OK)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "../core/bits.h"
+#include "../core/clock.h"
 #include "../core/sized.h"
 #include "../fabric/world.h"
 #include "../trace/events.h"
@@ -38,8 +39,42 @@ static size_t message_bytes(int32_t max_experts)
 	return sizeof(struct message) + (size_t)max_experts * sizeof(int32_t);
 }
 
+static enum ferry_status check_max(const struct ferry_totals *t)
+{
+	if (t->max_experts >= 1 && t->max_experts <= FERRY_MAX_EXPERTS)
+		return FERRY_OK;
+	return ferry_fail(&t->world->ctx, FERRY_RANGE,
+	                  "totals_open: max_experts is %d, allowed are 1..%d",
+	                  t->max_experts, FERRY_MAX_EXPERTS);
+}
+
+/* Before anybody waits for a rank that was refused. */
+static enum ferry_status agree(const struct ferry_totals *t)
+{
+	struct ferry_world *const world = t->world;
+	int32_t *const all = calloc((size_t)world->n_ranks, sizeof(*all));
+	enum ferry_status status = check_max(t);
+
+	if (!all && status == FERRY_OK)
+		status = ferry_fail(&world->ctx, FERRY_NOMEM,
+		                    "totals_open: numbers of %d ranks",
+		                    world->n_ranks);
+	status = ferry_agree(world->boot, status, &t->max_experts, all,
+	                     sizeof(*all),
+	                     ferry_deadline_ns(world->open_timeout_ms));
+	for (int32_t r = 1; status == FERRY_OK && r < world->n_ranks; r++)
+		if (all[r] != all[0])
+			status = ferry_fail(&world->ctx, FERRY_MISMATCH,
+			                    "totals_open: max_experts is %d on "
+			                    "rank %d, %d on rank 0",
+			                    all[r], r, all[0]);
+	free(all);
+	return status;
+}
+
 static enum ferry_status open_parts(struct ferry_totals *t)
 {
+	FERRY_TRY(agree(t));
 	const size_t bytes = message_bytes(t->max_experts);
 
 	t->own = calloc(1, bytes);
@@ -58,11 +93,6 @@ enum ferry_status ferry_totals_open(struct ferry_world *world,
 		return ferry_fail(world ? &world->ctx : NULL, FERRY_INVAL,
 		                  "totals_open: %s is NULL",
 		                  world ? "totals" : "world");
-	if (max_experts < 1 || max_experts > FERRY_MAX_EXPERTS)
-		return ferry_fail(&world->ctx, FERRY_RANGE,
-		                  "totals_open: max_experts is %d, allowed are "
-		                  "1..%d",
-		                  max_experts, FERRY_MAX_EXPERTS);
 	struct ferry_totals *t = calloc(1, sizeof(*t));
 
 	if (!t)

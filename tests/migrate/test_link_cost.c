@@ -178,6 +178,30 @@ static void test_differ(void **state)
 	ranks_run(&(struct ranks){.n_ranks = 2, .fabric = "local"}, differ);
 }
 
+/* Nobody measures with the next call of a rank that was refused. */
+static void one_refused(struct rank *rank)
+{
+	struct ferry_cost_config config = FERRY_COST_CONFIG_INIT;
+	int64_t alpha[9], ps[9];
+
+	config.max_bytes = 4096;
+	config.rounds = rank->rank == 1 ? -1 : 1;
+	RANKS_STATUS(ferry_cost_measure(rank->world, &config, alpha, ps),
+	             FERRY_RANGE);
+	RANKS_TEXT(ferry_last_error(), "rounds is -1, allowed are 1..1000");
+	if (rank->rank != 1)
+		RANKS_TEXT(ferry_last_error(), "rank 1: ");
+	config.rounds = 1;
+	RANKS_OK(ferry_cost_measure(rank->world, &config, alpha, ps));
+}
+
+static void test_one_refused(void **state)
+{
+	(void)state;
+	ranks_run(&(struct ranks){.n_ranks = 3, .fabric = "local"},
+	          one_refused);
+}
+
 static void dies(struct rank *rank)
 {
 	struct ferry_cost_config config = FERRY_COST_CONFIG_INIT;
@@ -217,6 +241,7 @@ int main(void)
 #ifndef FAKE_GPU
 		cmocka_unit_test(test_one_slow_rank),
 		cmocka_unit_test(test_differ),
+		cmocka_unit_test(test_one_refused),
 		cmocka_unit_test(test_dies),
 #endif
 	};

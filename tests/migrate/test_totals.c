@@ -310,6 +310,53 @@ static void test_refused(void **state)
 	run(*state, (struct ranks){.n_ranks = 2}, refused);
 }
 
+/* Nobody waits for a rank that was refused, and then for another call of it. */
+static void one_refused(struct rank *rank)
+{
+	struct ferry_totals *none = NULL;
+	const int32_t mine = rank->rank;
+
+	RANKS_STATUS(ferry_totals_open(rank->world, mine == 1 ? 0 : 8, &none),
+	             FERRY_RANGE);
+	RANKS_TEXT(ferry_last_error(),
+	           "totals_open: max_experts is 0, allowed are 1..16777216");
+	if (mine != 1)
+		RANKS_TEXT(ferry_last_error(), "rank 1: ");
+	RANKS_STATUS(ferry_totals_open(rank->world, 8 + mine, &none),
+	             FERRY_MISMATCH);
+	RANKS_TEXT(ferry_last_error(), "max_experts is 9 on rank 1, 8 on rank");
+	RANKS_CHECK(!none);
+	open_totals(rank, 8);
+	RANKS_OK(ferry_world_barrier(rank->world));
+}
+
+static void test_one_refused(void **state)
+{
+	run(*state, (struct ranks){.n_ranks = 3}, one_refused);
+}
+
+/* Who receives after a send that failed hears of the failure again. */
+static void aborted(struct rank *rank)
+{
+	struct ferry_totals *totals = open_totals(rank, EXPERTS);
+	struct ferry_totals_in in = in_of(NULL, EXPERTS);
+	struct ferry_totals_out out = FERRY_TOTALS_OUT_INIT;
+
+	if (rank->rank == 0)
+		ferry_world_abort(rank->world);
+	if (ferry_totals_send(totals, &in) == FERRY_OK)
+		return; /* it had not heard of it yet */
+	const enum ferry_status status = ferry_totals_recv(totals, &out);
+
+	RANKS_CHECK(status == FERRY_ABORTED || status == FERRY_BROKEN);
+	RANKS_TEXT(ferry_last_error(), "rank 0 aborted the world");
+}
+
+static void test_aborted(void **state)
+{
+	run(*state, (struct ranks){.n_ranks = 2}, aborted);
+}
+
 /* A rank that dies between rounds: the others are told who. */
 static void dies(struct rank *rank)
 {
@@ -387,12 +434,31 @@ static void speeds(struct rank *rank)
 	             FERRY_INVAL);
 }
 
+/* Another tolerance would give a rank other speeds. */
+static void other_tolerance(struct rank *rank)
+{
+	const struct ferry_work own = {1000, 1000 + 100 * rank->rank};
+	int32_t speed[3] = {77};
+
+	RANKS_STATUS(ferry_speeds_gather(rank->world, &own,
+	                                 rank->rank == 1 ? 500000 : 0, speed),
+	             FERRY_MISMATCH);
+	RANKS_TEXT(ferry_last_error(),
+	           "tolerance_ppm is 500000 on rank 1, 0 on rank 0");
+	RANKS_EQ(speed[0], 77);
+}
+
+static void test_other_tolerance(void **state)
+{
+	run(*state, (struct ranks){.n_ranks = 3}, other_tolerance);
+}
+
 static void test_speeds(void **state)
 {
 	run(*state, (struct ranks){.n_ranks = 4}, speeds);
 }
 
-enum { PER_SETTING = 9 };
+enum { PER_SETTING = 12 };
 
 /* cmocka keeps pointers to the names. */
 static char names[N_SETTINGS * PER_SETTING][64];
@@ -423,9 +489,12 @@ int main(void)
 		n = add(tests, n, "another layer", test_another_layer, s);
 		n = add(tests, n, "other experts", test_other_experts, s);
 		n = add(tests, n, "refused", test_refused, s);
+		n = add(tests, n, "one refused", test_one_refused, s);
+		n = add(tests, n, "aborted", test_aborted, s);
 		n = add(tests, n, "dies", test_dies, s);
 		n = add(tests, n, "traced", test_traced, s);
 		n = add(tests, n, "speeds", test_speeds, s);
+		n = add(tests, n, "other tolerance", test_other_tolerance, s);
 	}
 	return _cmocka_run_group_tests("totals", tests, (size_t)n, NULL, NULL);
 }
