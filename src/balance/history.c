@@ -107,12 +107,11 @@ void ferry_history_destroy(struct ferry_history *history)
 }
 
 static enum ferry_status check_layer(const struct ferry_history *h,
-                                     const char *call, int32_t layer,
-                                     const void *loads)
+                                     const char *call, int32_t layer)
 {
-	if (!h || !loads)
-		return ferry_fail(NULL, FERRY_INVAL, "%s: %s is NULL", call,
-		                  h ? "loads" : "history");
+	if (!h)
+		return ferry_fail(NULL, FERRY_INVAL, "%s: history is NULL",
+		                  call);
 	if (layer >= 0 && layer < h->config.n_layers)
 		return FERRY_OK;
 	return ferry_fail(NULL, FERRY_RANGE,
@@ -128,7 +127,10 @@ static size_t first_cell(const struct ferry_history *h, int32_t layer)
 enum ferry_status ferry_history_add(struct ferry_history *history,
                                     int32_t layer, const int64_t *loads)
 {
-	FERRY_TRY(check_layer(history, "history_add", layer, loads));
+	FERRY_TRY(check_layer(history, "history_add", layer));
+	if (!loads)
+		return ferry_fail(NULL, FERRY_INVAL,
+		                  "history_add: loads is NULL");
 	int64_t *const to = history->current + first_cell(history, layer);
 	const int32_t n = history->config.n_experts;
 
@@ -244,7 +246,10 @@ static __uint128_t sum_of(const struct ferry_history *h, size_t cell)
 enum ferry_status ferry_history_loads(const struct ferry_history *history,
                                       int32_t layer, int64_t *out)
 {
-	FERRY_TRY(check_layer(history, "history_loads", layer, out));
+	FERRY_TRY(check_layer(history, "history_loads", layer));
+	if (!out)
+		return ferry_fail(NULL, FERRY_INVAL,
+		                  "history_loads: out is NULL");
 	const size_t first = first_cell(history, layer);
 	const size_t n = (size_t)history->config.n_experts;
 	__uint128_t total = 0;

@@ -13,7 +13,7 @@
 #include "../core/ctx.h"
 #include "../core/sized.h"
 
-enum { DEFAULT_SHAPES = 256, PPM = 1000000 };
+enum { DEFAULT_SHAPES = 256, MAX_LAYERS = 1 << 16, PPM = 1000000 };
 
 struct shape {
 	int32_t n_tokens;
@@ -35,11 +35,11 @@ static enum ferry_status check_config(struct ferry_windows_config *config)
 {
 	if (config->max_shapes == 0)
 		config->max_shapes = DEFAULT_SHAPES;
-	if (config->n_layers < 1)
+	if (config->n_layers < 1 || config->n_layers > MAX_LAYERS)
 		return ferry_fail(NULL, FERRY_RANGE,
 		                  "windows_create: n_layers is %d, allowed are "
-		                  "1..",
-		                  config->n_layers);
+		                  "1..%d",
+		                  config->n_layers, MAX_LAYERS);
 	if (config->max_shapes < 1)
 		return ferry_fail(NULL, FERRY_RANGE,
 		                  "windows_create: max_shapes is %d, allowed "

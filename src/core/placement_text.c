@@ -331,7 +331,7 @@ enum ferry_status ferry_placement_read(const char *text, size_t bytes,
                                        struct ferry_placement **placement)
 {
 	struct parsed p = {.config = FERRY_PLACEMENT_CONFIG_INIT};
-	struct text_in in = {text, text ? text + bytes : NULL, text, 1};
+	struct text_in in = {text, NULL, text, 1};
 	enum ferry_status status;
 
 	if (!text || !placement)
@@ -343,6 +343,7 @@ enum ferry_status ferry_placement_read(const char *text, size_t bytes,
 		                  "placement_read: bytes is %zu, allowed are "
 		                  "0..%d",
 		                  bytes, INT32_MAX);
+	in.end = text + bytes;
 	FERRY_TRY(read_head(&in, &p.config));
 	status = allocate(&p, bytes);
 	if (status == FERRY_OK)

@@ -103,6 +103,10 @@ static enum ferry_status check_in(const struct ferry_splitter *s,
 	                                ? sizeof(int64_t)
 	                                : sizeof(int32_t);
 
+	if ((uintptr_t)own->ids % id_bytes)
+		return ferry_fail(ctx, FERRY_INVAL,
+		                  "%s: ids is %p, allowed are multiples of %zu",
+		                  call, own->ids, id_bytes);
 	FERRY_TRY(take_stride(s, call, "ids_stride", &own->ids_stride,
 	                      (size_t)own->topk * id_bytes, id_bytes));
 	FERRY_TRY(check_placement(s, call, own->placement));

@@ -244,6 +244,7 @@ static void bad_adds(void **state)
 	assert_int_equal(ferry_history_add(NULL, 0, loads), FERRY_INVAL);
 	assert_int_equal(ferry_history_loads(h, 3, out), FERRY_RANGE);
 	assert_int_equal(ferry_history_loads(h, 0, NULL), FERRY_INVAL);
+	assert_string_equal(ferry_last_error(), "history_loads: out is NULL");
 	assert_int_equal(ferry_history_loads(NULL, 0, out), FERRY_INVAL);
 	/* What was refused has left nothing behind. */
 	assert_int_equal(ferry_history_loads(h, 0, out), FERRY_OK);

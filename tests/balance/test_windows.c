@@ -211,6 +211,9 @@ static void test_refused(void **state)
 	(void)state;
 	assert_int_equal(ferry_windows_create(&config, &w), FERRY_RANGE);
 	assert_non_null(strstr(ferry_last_error(), "n_layers is 0"));
+	config.n_layers = 65537;
+	assert_int_equal(ferry_windows_create(&config, &w), FERRY_RANGE);
+	assert_non_null(strstr(ferry_last_error(), "allowed are 1..65536"));
 	config.n_layers = 1;
 	config.margin_ppm = 1000001;
 	assert_int_equal(ferry_windows_create(&config, &w), FERRY_RANGE);

@@ -382,6 +382,7 @@ static void without_arguments(void **state)
 	assert_int_equal(ferry_placement_read("", 0, NULL), FERRY_INVAL);
 	assert_int_equal(ferry_placement_read("", (size_t)1 << 40, &p),
 	                 FERRY_INVAL);
+	assert_int_equal(ferry_placement_read("", SIZE_MAX, &p), FERRY_INVAL);
 	assert_int_equal(ferry_placement_unpack(NULL, 0, &p), FERRY_INVAL);
 	assert_int_equal(ferry_placement_unpack(text, 0, NULL), FERRY_INVAL);
 	assert_int_equal(ferry_placement_unpack(text, 0, &p), FERRY_INVAL);

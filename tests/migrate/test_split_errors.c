@@ -322,6 +322,10 @@ static void arguments(struct rank *rank)
 	in.ids_stride = 12;
 	refuse_in(rank, splitter, &in, FERRY_INVAL, "ids_stride is 12");
 	in = good;
+	in.ids = (const char *)good.ids + 1;
+	refuse_in(rank, splitter, &in, FERRY_INVAL,
+	          ", allowed are multiples of 4");
+	in = good;
 	in.id_type = (enum ferry_id_type)2;
 	refuse_in(rank, splitter, &in, FERRY_RANGE, "id_type is 2");
 	in = good;
