@@ -113,8 +113,10 @@ int balance_source(const struct opt_command *command,
 
 	note[0] = 0;
 	if (!args->trace == !args->generate)
-		return opt_complain(command, "give a file of loads, or "
-		                             "--generate");
+		return opt_complain(command,
+		                    "give a file of loads, or "
+		                    "--generate%s",
+		                    args->trace ? ", not both" : "");
 	if (args->trace ? !route_open(args->trace, ask, route, &fault)
 	                : !route_draw(&draw, route, note, n, &fault))
 		return complain(command, fault.text);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "route_parts.h"
 
@@ -34,6 +35,21 @@ bool route_alloc(size_t n, size_t size, void *memory_pointer,
 	return true;
 }
 
+/* To open a pipe would wait for who writes into it. */
+static bool is_file(const char *path, struct route_fault *fault)
+{
+	struct stat is;
+
+	if (stat(path, &is))
+		return route_fail(fault, "%s: %s", path, strerror(errno));
+	if (S_ISREG(is.st_mode))
+		return true;
+	return route_fail(fault, "%s: is a %s, allowed are plain files", path,
+	                  S_ISDIR(is.st_mode)    ? "directory"
+	                  : S_ISFIFO(is.st_mode) ? "pipe"
+	                                         : "device");
+}
+
 static bool read_stream(FILE *f, const char *path, struct route_bytes *bytes,
                         struct route_fault *fault)
 {
@@ -58,9 +74,11 @@ static bool read_stream(FILE *f, const char *path, struct route_bytes *bytes,
 bool route_bytes_read(const char *path, struct route_bytes *bytes,
                       struct route_fault *fault)
 {
+	*bytes = (struct route_bytes){.name = path};
+	if (!is_file(path, fault))
+		return false;
 	FILE *const f = fopen(path, "rb");
 
-	*bytes = (struct route_bytes){.name = path};
 	if (!f)
 		return route_fail(fault, "%s: %s", path, strerror(errno));
 	const bool good = read_stream(f, path, bytes, fault);

@@ -5,12 +5,27 @@
  */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
 #include <ferry/plan.h>
 
 #include "route_parts.h"
+
+/* Another number than is allowed, or no number at all. */
+static bool refuse(const char *name, const char *what, const cJSON *item,
+                   int64_t min, int64_t max, struct route_fault *fault)
+{
+	char *const text = cJSON_PrintUnformatted(item);
+
+	route_fail(fault,
+	           "%s: %s is %.40s, allowed is a whole number %" PRId64
+	           "..%" PRId64,
+	           name, what, text ? text : "?", min, max);
+	cJSON_free(text);
+	return false;
+}
 
 /* A whole number min..max. */
 static bool whole(const cJSON *item, double min, double max)
@@ -25,6 +40,7 @@ static bool read_layer(const char *name, const cJSON *array, int32_t layer,
 {
 	int64_t *const loads = route_loads(route, 0, layer);
 	const cJSON *item;
+	char what[64];
 	int32_t e = 0;
 
 	if (!cJSON_IsArray(array) ||
@@ -35,11 +51,10 @@ static bool read_layer(const char *name, const cJSON *array, int32_t layer,
 		                  name, layer, route->n_experts);
 	cJSON_ArrayForEach(item, array)
 	{
+		snprintf(what, sizeof(what), "loads[%d][%d]", layer, e);
 		if (!whole(item, 0, (double)FERRY_MAX_LOAD))
-			return route_fail(fault,
-			                  "%s: loads[%d][%d] is no whole "
-			                  "number, allowed are 0..%" PRId64,
-			                  name, layer, e, FERRY_MAX_LOAD);
+			return refuse(name, what, item, 0, FERRY_MAX_LOAD,
+			              fault);
 		loads[e++] = (int64_t)item->valuedouble;
 	}
 	return true;
@@ -50,6 +65,7 @@ static bool read_slots(const char *name, const cJSON *array,
 {
 	const int n = cJSON_GetArraySize(array);
 	const cJSON *item;
+	char what[64];
 
 	if (!array)
 		return true;
@@ -62,12 +78,10 @@ static bool read_slots(const char *name, const cJSON *array,
 		return false;
 	cJSON_ArrayForEach(item, array)
 	{
+		snprintf(what, sizeof(what), "slot_expert[%d]", route->n_slots);
 		if (!whole(item, -1, ROUTE_MAX_EXPERTS - 1))
-			return route_fail(fault,
-			                  "%s: slot_expert[%d] is no whole "
-			                  "number, allowed are -1..%d",
-			                  name, route->n_slots,
-			                  ROUTE_MAX_EXPERTS - 1);
+			return refuse(name, what, item, -1,
+			              ROUTE_MAX_EXPERTS - 1, fault);
 		route->slot_expert[route->n_slots++] =
 			(int32_t)item->valuedouble;
 	}
@@ -103,6 +117,21 @@ static bool read_loads(const char *name, const cJSON *loads,
 	return true;
 }
 
+/* A second array of a name would be left out without a word. */
+static bool is_once(const char *name, const cJSON *object, const char *key,
+                    struct route_fault *fault)
+{
+	const cJSON *item;
+	int n = 0;
+
+	cJSON_ArrayForEach(item, object) n +=
+		item->string && !strcmp(item->string, key);
+	return n < 2 ||
+	       route_fail(fault,
+	                  "%s: \"%s\" is there %d times, allowed is once", name,
+	                  key, n);
+}
+
 static bool read_object(const struct route_bytes *in, const cJSON *object,
                         const struct route_ask *ask, struct route *route,
                         struct route_fault *fault)
@@ -110,7 +139,9 @@ static bool read_object(const struct route_bytes *in, const cJSON *object,
 	if (!cJSON_IsObject(object))
 		return route_fail(fault, "%s: no JSON object with \"loads\"",
 		                  in->name);
-	return read_loads(in->name,
+	return is_once(in->name, object, "loads", fault) &&
+	       is_once(in->name, object, "slot_expert", fault) &&
+	       read_loads(in->name,
 	                  cJSON_GetObjectItemCaseSensitive(object, "loads"),
 	                  ask, route, fault) &&
 	       read_slots(
@@ -129,7 +160,14 @@ bool route_read_json(const struct route_bytes *in, const struct route_ask *ask,
 	if (!document)
 		return route_fail(fault, "%s: no JSON from byte %td on",
 		                  in->name, end - in->bytes);
-	const bool good = read_object(in, document, ask, route, fault);
+	const size_t rest = strspn(end, " \t\r\n");
+	const bool good =
+		end + rest == in->bytes + in->n
+			? read_object(in, document, ask, route, fault)
+			: route_fail(fault,
+	                             "%s: byte %td: the JSON has "
+	                             "ended before",
+	                             in->name, end + rest - in->bytes);
 
 	cJSON_Delete(document);
 	return good;

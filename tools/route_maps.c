@@ -30,7 +30,7 @@ static const double DEFAULT_SIGMA = 0.8;
 struct maps {
 	int32_t n_experts;
 	int32_t n;
-	struct route_map maps[MAX_MAPS];
+	struct route_map maps[MAX_MAPS + 1];
 };
 
 /*
@@ -256,20 +256,22 @@ static bool read_map(const char *folder, const char *name, struct maps *maps,
 	struct route_bytes in;
 	char path[4096];
 
+	if (!parse_name(name, map))
+		return true;
 	if (snprintf(path, sizeof(path), "%s/%s", folder, name) >=
 	    (int)sizeof(path))
 		return route_fail(fault, "%s: the path is too long", folder);
 	if (!route_bytes_read(path, &in, fault))
 		return false;
+	const bool good = route_map_read(&in, ROUTE_MAX_EXPERTS, map, fault);
+
 	/* Maps of other models have other experts. */
-	if (route_map_read(&in, ROUTE_MAX_EXPERTS, map, fault)) {
-		if (keep_map(map, maps->n_experts))
-			maps->n++;
-		else
-			free(map->experts);
-	}
+	if (good && keep_map(map, maps->n_experts))
+		maps->n++;
+	else if (good)
+		free(map->experts);
 	route_bytes_free(&in);
-	return true;
+	return good;
 }
 
 static int compare_maps(const void *a, const void *b)
@@ -290,11 +292,16 @@ static bool read_folder(const char *folder, struct maps *maps,
 
 	if (!dir)
 		return route_fail(fault, "%s: %s", folder, strerror(errno));
-	while (good && maps->n < MAX_MAPS && (entry = readdir(dir))) {
+	while (good && (entry = readdir(dir))) {
 		const size_t n = strlen(entry->d_name);
 
-		if (n > 6 && !strcmp(entry->d_name + n - 6, ".jsonl"))
-			good = read_map(folder, entry->d_name, maps, fault);
+		if (n <= 6 || strcmp(entry->d_name + n - 6, ".jsonl") != 0)
+			continue;
+		good = read_map(folder, entry->d_name, maps, fault);
+		if (maps->n > MAX_MAPS)
+			good = route_fail(fault,
+			                  "%s: more than %d maps of %d experts",
+			                  folder, MAX_MAPS, maps->n_experts);
 	}
 	closedir(dir);
 	/* A folder has no order, the steps must have one. */

@@ -167,6 +167,50 @@ static void test_fit_gives_the_map(void **state)
 	route_close(&route);
 }
 
+static void write_file(const char *path, const char *text)
+{
+	FILE *const f = fopen(path, "w");
+
+	assert_non_null(f);
+	fputs(text, f);
+	assert_int_equal(fclose(f), 0);
+}
+
+/* No map is left out without a word: not a broken one, not the last of many. */
+static void test_all_maps_count(void **state)
+{
+	char folder[] = "/tmp/test-cli-XXXXXX", path[128], spec[64];
+	const struct route_draw draw = {spec, 2, 1, 1, 1};
+	struct route route;
+	struct route_fault fault;
+	char note[100];
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	snprintf(spec, sizeof(spec), "maps:%s", folder);
+	for (int i = 0; i < 65; i++) {
+		snprintf(path, sizeof(path), "%s/m-2-1-1-1-t%d.jsonl", folder,
+		         i);
+		write_file(path, "{\"phy2log\": [[0, 1]]}");
+	}
+	assert_false(route_draw(&draw, &route, note, sizeof(note), &fault));
+	assert_non_null(strstr(fault.text, "more than 64 maps of 2 experts"));
+	assert_int_equal(unlink(path), 0);
+	assert_true(route_draw(&draw, &route, note, sizeof(note), &fault));
+	assert_int_equal(route.n_steps, 64);
+	route_close(&route);
+	for (int i = 0; i < 64; i++) {
+		snprintf(path, sizeof(path), "%s/m-2-1-1-1-t%d.jsonl", folder,
+		         i);
+		assert_int_equal(unlink(path), 0);
+	}
+	write_file(path, "{\"phy2log\": [[0,");
+	assert_false(route_draw(&draw, &route, note, sizeof(note), &fault));
+	assert_non_null(strstr(fault.text, "phy2log is no array"));
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -174,6 +218,7 @@ int main(void)
 		cmocka_unit_test(test_draws_repeat),
 		cmocka_unit_test(test_zipf),
 		cmocka_unit_test(test_draw_refuses),
+		cmocka_unit_test(test_all_maps_count),
 		cmocka_unit_test(test_fit),
 		cmocka_unit_test(test_fit_gives_the_map),
 	};

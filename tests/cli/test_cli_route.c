@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli_cmocka.h"
@@ -133,13 +134,35 @@ static void test_json(void **state)
 	       "in: no JSON from byte 12 on");
 	refuse(route_read_json, "[1, 2]", "in: no JSON object with \"loads\"");
 	refuse(route_read_json, "{\"loads\": [1, -2]}",
-	       "in: loads[0][1] is no whole number, allowed are "
+	       "in: loads[0][1] is -2, allowed is a whole number "
 	       "0..1099511627776");
+	refuse(route_read_json, "{\"loads\": [1e30]}",
+	       "in: loads[0][0] is 1e+30, allowed is a whole number "
+	       "0..1099511627776");
+	refuse(route_read_json, "{\"loads\": [1], \"slot_expert\": [\"x\"]}",
+	       "in: slot_expert[0] is \"x\", allowed is a whole number "
+	       "-1..65535");
 	refuse(route_read_json, "{\"loads\": [[1], [2, 3]]}",
 	       "in: loads[1] is no array of 1 numbers, as the first is");
 	refuse(route_read_json, "{}",
 	       "in: loads is to be an array of 1..65536 numbers, or of up to "
 	       "4096 such arrays");
+}
+
+/* What would be left out without a word. */
+static void test_json_is_read_whole(void **state)
+{
+	struct route route;
+	struct route_fault fault;
+
+	(void)state;
+	assert_true(read_text(route_read_json, "{\"loads\": [1, 2]}\r\n",
+	                      &route, &fault));
+	route_close(&route);
+	refuse(route_read_json, "{\"loads\": [1]}\n{\"loads\": [2]}",
+	       "in: byte 15: the JSON has ended before");
+	refuse(route_read_json, "{\"loads\": [1], \"loads\": [2]}",
+	       "in: \"loads\" is there 2 times, allowed is once");
 }
 
 static const char index_text[] = "# ids [tokens][2 layers][2]\n"
@@ -373,7 +396,34 @@ static void test_open_refuses(void **state)
 	assert_string_equal(fault.text,
 	                    "/nowhere/x.idx.csv: No such file or directory");
 	assert_false(route_open("/dev/null", &ask, &route, &fault));
+	assert_string_equal(fault.text,
+	                    "/dev/null: is a device, allowed are plain files");
+	assert_false(route_open("/proc/self/exe", &ask, &route, &fault));
 	assert_non_null(strstr(fault.text, "the form is known by the end"));
+}
+
+/* Opening a pipe that nobody writes into would wait for ever. */
+static void test_open_waits_for_nothing(void **state)
+{
+	const struct route_ask ask = {0};
+	char folder[] = "/tmp/test-cli-XXXXXX";
+	char path[64];
+	struct route route;
+	struct route_fault fault;
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/x.csv", folder);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_false(route_open(path, &ask, &route, &fault));
+	assert_non_null(strstr(fault.text,
+	                       "x.csv: is a pipe, allowed are plain files"));
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_false(route_open(path, &ask, &route, &fault));
+	assert_non_null(strstr(fault.text, "x.csv: is a directory"));
+	assert_int_equal(rmdir(path), 0);
+	assert_int_equal(rmdir(folder), 0);
 }
 
 static void test_too_large(void **state)
@@ -429,6 +479,7 @@ int main(void)
 		cmocka_unit_test(test_table_refuses),
 		cmocka_unit_test(test_rows),
 		cmocka_unit_test(test_json),
+		cmocka_unit_test(test_json_is_read_whole),
 		cmocka_unit_test(test_bin),
 		cmocka_unit_test(test_steps),
 		cmocka_unit_test(test_bin_refuses),
@@ -436,6 +487,7 @@ int main(void)
 		cmocka_unit_test(test_tensors_of_loads),
 		cmocka_unit_test(test_tensors_refuses),
 		cmocka_unit_test(test_open_refuses),
+		cmocka_unit_test(test_open_waits_for_nothing),
 		cmocka_unit_test(test_too_large),
 		cmocka_unit_test(test_given_traces),
 	};
