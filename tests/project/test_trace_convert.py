@@ -222,12 +222,29 @@ def refusals(root):
                 ("c.npy", npy([2, 2], "h", [0] * 4), "three dimensions"),
                 ("d.npy", npy([2, 2, 2], "h", [0] * 4), "4 numbers"),
                 ("e.pt", b"nothing", "no file of torch.save()"),
-                ("f.txt", b"", "allowed are .npy")):
+                ("f.txt", b"", "allowed are .npy"),
+                ("g.npy", b"\x93NUMPY", "g.npy: not understood"),
+                ("h.npy", npy([2, 1, 2], "h", [0] * 4)[:-1], "h.npy: not"),
+                ("i.npy", npy([-2, -1, 2], "h", [0] * 4), "from 0 on"),
+                ("j.npy", npy([0, 1, 2], "h", []), "topk_ids is empty"),
+                ("k.npz", b"nothing", "k.npz: not understood")):
             path = folder / file
             path.write_bytes(raw)
             found = convert(root, folder, path)
-            if not isinstance(found, str) or words not in found:
+            if (not isinstance(found, str) or words not in found
+                    or "Traceback" in found):
                 yield f"{file}: {found!r}, wanted {words!r}"
+        for option in "--experts", "--step-tokens":
+            found = convert(root, folder, folder / "c.npy", option, "0")
+            if "'0', allowed are numbers 1.." not in found:
+                yield f"{option} 0: {found!r}"
+        for raw in b"", b"I5\n.", b"(dVrecords\nI5\ns.":
+            bad = folder / "bad.pt"
+            with zipfile.ZipFile(bad, "w") as archive:
+                archive.writestr("x/data.pkl", raw)
+            found = convert(root, folder, bad)
+            if "bad.pt: " not in found or "Traceback" in found:
+                yield f"bad.pt of {raw!r}: {found!r}"
         evil = folder / "evil.pt"
         with zipfile.ZipFile(evil, "w") as archive:
             archive.writestr("x/data.pkl", b"cos\nsystem\n(S'true'\ntR.")
