@@ -429,7 +429,7 @@ static void other_placements(struct rank *rank)
 	struct lab *lab = lab_open(rank, rank->arg);
 	struct ferry_experts *x = lab->experts;
 	uint64_t rng = lab->shape.seed;
-	int n_in = 0;
+	int32_t n_in = 0, of_all[RANKS_MAX];
 
 	for (int i = 0; i < STEPS; i++) {
 		const int32_t layer = i % lab->shape.n_layers;
@@ -450,6 +450,12 @@ static void other_placements(struct rank *rank)
 		n_in += report.n_in;
 		ferry_placement_destroy(to);
 	}
+	/* A rank may have no slots. */
+	RANKS_OK(ferry_world_allgather(rank->world, &n_in, of_all,
+	                               sizeof(n_in)));
+	n_in = 0;
+	for (int32_t r = 0; r < rank->n_ranks; r++)
+		n_in += of_all[r];
 	RANKS_CHECK(n_in > 0);
 }
 
