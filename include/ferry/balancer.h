@@ -88,12 +88,13 @@ struct ferry_balancer_config {
 	int32_t n_nodes;        /* the same */
 	int32_t history_window; /* of ferry_history_config */
 	int32_t history_decay_ppm;
+	bool thorough; /* FERRY: as in struct ferry_plan_in */
 };
 #define FERRY_BALANCER_CONFIG_INIT                                             \
 	{                                                                      \
 		sizeof(struct ferry_balancer_config), NULL, FERRY_BALANCE_OFF, \
 			FERRY_RULE_PORTFOLIO, 0, 0, 0, 0, 0, NULL, NULL, NULL, \
-			0, 0, 0, 0, 0                                          \
+			0, 0, 0, 0, 0, false                                   \
 	}
 
 /**
@@ -204,7 +205,8 @@ struct ferry_balancer_report {
  * Ends a step of a layer: waits until what was started is staged on all ranks,
  * and switches (ferry_experts_commit). *placement is the one to dispatch with,
  * which lives as ferry_experts_placement says. Without a prediction it is the
- * newest, and nobody is waited for. *report may be NULL.
+ * newest, and nobody is waited for. Ranks that move experts meet here, so each
+ * has a thread that calls it. *report may be NULL.
  * Errors: as ferry_experts_commit. FERRY_EXPERTS_COPY: STATE while an operation
  * of this rank uses the placement before; call again then.
  */

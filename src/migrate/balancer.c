@@ -9,7 +9,7 @@
 #include "../core/sized.h"
 #include "balancer_inner.h"
 
-enum { DEFAULT_RECHECK = 8, DEFAULT_EVERY = 64, CARD = 15 };
+enum { DEFAULT_RECHECK = 8, DEFAULT_EVERY = 64, CARD = 16 };
 
 /* What must be equal on all ranks. */
 static const char *const card_names[CARD] = {
@@ -28,6 +28,7 @@ static const char *const card_names[CARD] = {
 	"n_nodes",
 	"history_window",
 	"history_decay_ppm",
+	"thorough",
 };
 
 static int64_t hash_of(const void *numbers, size_t bytes, int64_t from)
@@ -64,6 +65,7 @@ static void fill_card(const struct ferry_balancer *b, int64_t *card)
 		c->n_nodes,
 		c->history_window,
 		c->history_decay_ppm,
+		c->thorough,
 	};
 
 	memcpy(card, own, sizeof(own));

@@ -88,6 +88,16 @@ static inline bool balancer_has_history(const struct ferry_balancer *b)
 	return b->config.policy & FERRY_BALANCE_EPLB;
 }
 
+/* Errors: INVAL (balancer is NULL), RANGE (layer). */
+enum ferry_status ferry_balancer_check(struct ferry_balancer *b,
+                                       const char *call, int32_t layer);
+
+/*
+ * Takes in a round of sums: what was seen of the layer, into history and
+ * statistics, and then what is foreseen. Errors: NOMEM.
+ */
+enum ferry_status ferry_balancer_learn(struct ferry_balancer *b, int32_t layer);
+
 /* What ferry_balancer_wants answers from now on; under the lock. */
 void ferry_balancer_want(const struct ferry_balancer *b,
                          struct balancer_layer *layer);

@@ -100,6 +100,7 @@ static enum ferry_status ask(struct ferry_balancer *b, int32_t layer,
 	in.window_ns = window_ns;
 	in.rule = b->config.rule;
 	in.gamma_milli = b->config.gamma_milli;
+	in.thorough = b->config.thorough;
 	b->plan.size = sizeof(b->plan);
 	return ferry_plan_make(b->planner, &in, &b->plan);
 }

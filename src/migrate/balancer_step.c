@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The calls of a step: predict, commit, observe. One round of sums carries
- * what the ranks foresee and what they have seen since the layer's last one,
- * so that history and statistics are equal on all ranks and cost no meeting.
+ * The calls of a step that meet the other ranks: predict and commit. One round
+ * of sums carries what ranks foresee, and what they have seen.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,19 +12,6 @@
 #include "../core/sized.h"
 #include "../trace/events.h"
 #include "balancer_inner.h"
-
-static enum ferry_status check(struct ferry_balancer *b, const char *call,
-                               int32_t layer)
-{
-	if (!b)
-		return ferry_fail(NULL, FERRY_INVAL, "%s: balancer is NULL",
-		                  call);
-	if (layer < 0 || layer >= b->experts->n_layers)
-		return ferry_fail(&b->world->ctx, FERRY_RANGE,
-		                  "%s: layer is %d, allowed are 0..%d", call,
-		                  layer, b->experts->n_layers - 1);
-	return FERRY_OK;
-}
 
 static enum ferry_status check_whole(struct ferry_balancer *b, const char *call)
 {
@@ -177,7 +163,7 @@ ferry_balancer_predict_send(struct ferry_balancer *balancer, int32_t layer,
 	struct ferry_balancer_in given;
 	struct ferry_totals_in send = FERRY_TOTALS_IN_INIT;
 
-	FERRY_TRY(check(b, "balancer_predict_send", layer));
+	FERRY_TRY(ferry_balancer_check(b, "balancer_predict_send", layer));
 	FERRY_TRY(ferry_sized_copy(&given, sizeof(given), in, "balancer_in"));
 	if (b->config.policy == FERRY_BALANCE_OFF)
 		return FERRY_OK;
@@ -195,74 +181,6 @@ ferry_balancer_predict_send(struct ferry_balancer *balancer, int32_t layer,
 		return broken(b, status);
 	b->layers[layer].state = BALANCER_SENT;
 	b->sent = layer;
-	return FERRY_OK;
-}
-
-/* The truth about the last prediction, under the placement in force. */
-static enum ferry_status judge(struct ferry_balancer *b, int32_t layer,
-                               const int64_t *truth)
-{
-	const struct balancer_layer *l = &b->layers[layer];
-	int64_t first, level;
-	uint64_t all = 0, wrong = 0;
-
-	FERRY_TRY(ferry_balancer_level(b, l->first, truth, &first));
-	FERRY_TRY(ferry_balancer_level(
-		b, ferry_experts_placement(b->experts, layer), truth, &level));
-	for (int32_t e = 0; e < l->n_experts; e++) {
-		const int64_t off = truth[e] - l->loads[e];
-
-		all += (uint64_t)truth[e];
-		if (balancer_plans(b))
-			wrong += (uint64_t)(off < 0 ? -off : off);
-	}
-	pthread_mutex_lock(&b->lock);
-	b->stats.n_compared++;
-	b->stats.true_tokens += all;
-	b->stats.wrong_tokens += wrong;
-	b->stats.true_first_ppm +=
-		(uint64_t)ferry_balancer_ppm(b, first, truth, l->n_experts);
-	b->stats.true_ppm +=
-		(uint64_t)ferry_balancer_ppm(b, level, truth, l->n_experts);
-	pthread_mutex_unlock(&b->lock);
-	return FERRY_OK;
-}
-
-/* A step of the history ends where a layer comes again. */
-static enum ferry_status remember(struct ferry_balancer *b, int32_t layer,
-                                  const int64_t *truth)
-{
-	struct balancer_layer *l = &b->layers[layer];
-
-	if (l->in_history) {
-		ferry_history_step(b->history);
-		for (int32_t i = 0; i < b->experts->n_layers; i++)
-			b->layers[i].in_history = false;
-	}
-	l->in_history = true;
-	memset(b->past, 0, (size_t)b->most_experts * sizeof(*b->past));
-	memcpy(b->past, truth, (size_t)l->n_experts * sizeof(*b->past));
-	return ferry_history_add(b->history, layer, b->past);
-}
-
-static enum ferry_status learn(struct ferry_balancer *b, int32_t layer)
-{
-	struct balancer_layer *l = &b->layers[layer];
-	const size_t n = (size_t)l->n_experts;
-	const int64_t *truth = b->sums + n;
-	const int64_t n_seen = b->sums[2 * n];
-
-	if (l->has_loads && n_seen == b->n_ranks)
-		FERRY_TRY(judge(b, layer, truth));
-	if (balancer_has_history(b) && n_seen > 0)
-		FERRY_TRY(remember(b, layer, truth));
-	l->has_loads = true;
-	memcpy(l->loads, b->sums, n * sizeof(*l->loads));
-	if (balancer_plans(b))
-		return FERRY_OK;
-	/* History is all that EPLB foresees. */
-	FERRY_TRY(ferry_history_loads(b->history, layer, b->past));
-	memcpy(l->loads, b->past, n * sizeof(*l->loads));
 	return FERRY_OK;
 }
 
@@ -354,7 +272,7 @@ enum ferry_status ferry_balancer_predict_start(struct ferry_balancer *balancer,
 	struct ferry_totals_out out = FERRY_TOTALS_OUT_INIT;
 	int64_t window_ns;
 
-	FERRY_TRY(check(b, "balancer_predict_start", layer));
+	FERRY_TRY(ferry_balancer_check(b, "balancer_predict_start", layer));
 	if (b->config.policy == FERRY_BALANCE_OFF)
 		return FERRY_OK;
 	FERRY_TRY(check_whole(b, "balancer_predict_start"));
@@ -371,7 +289,7 @@ enum ferry_status ferry_balancer_predict_start(struct ferry_balancer *balancer,
 	enum ferry_status status = ferry_totals_recv(b->totals, &out);
 
 	if (status == FERRY_OK)
-		status = learn(b, layer);
+		status = ferry_balancer_learn(b, layer);
 	if (status == FERRY_OK)
 		status = start(b, layer, window_ns);
 	if (status != FERRY_OK)
@@ -458,7 +376,7 @@ ferry_balancer_commit(struct ferry_balancer *balancer, int32_t layer,
 		FERRY_BALANCER_REPORT_INIT;
 	struct ferry_balancer *b = balancer;
 
-	FERRY_TRY(check(b, "balancer_commit", layer));
+	FERRY_TRY(ferry_balancer_check(b, "balancer_commit", layer));
 	FERRY_TRY(check_whole(b, "balancer_commit"));
 	struct balancer_layer *l = &b->layers[layer];
 	const bool started = l->state == BALANCER_STARTED;
@@ -482,47 +400,4 @@ ferry_balancer_commit(struct ferry_balancer *balancer, int32_t layer,
 		return FERRY_OK;
 	return ferry_sized_give(report, started ? &l->report : &none,
 	                        sizeof(none), "balancer_commit: report");
-}
-
-static enum ferry_status check_seen(const struct ferry_balancer *b,
-                                    int32_t layer, const int32_t *counts)
-{
-	const struct balancer_layer *l = &b->layers[layer];
-
-	for (int32_t e = 0; e < l->n_experts; e++) {
-		if (counts[e] < 0)
-			return ferry_fail(&b->world->ctx, FERRY_RANGE,
-			                  "balancer_observe: layer %d: "
-			                  "counts[%d] is %d, allowed are 0..",
-			                  layer, e, counts[e]);
-		if (counts[e] > INT32_MAX - l->seen[e])
-			return ferry_fail(&b->world->ctx, FERRY_RANGE,
-			                  "balancer_observe: layer %d: "
-			                  "counts[%d] is %d, with %d since the "
-			                  "last prediction more than %d",
-			                  layer, e, counts[e], l->seen[e],
-			                  INT32_MAX);
-	}
-	return FERRY_OK;
-}
-
-enum ferry_status ferry_balancer_observe(struct ferry_balancer *balancer,
-                                         int32_t layer, const int32_t *counts)
-{
-	struct ferry_balancer *b = balancer;
-	enum ferry_status status = FERRY_OK;
-
-	FERRY_TRY(check(b, "balancer_observe", layer));
-	if (b->config.policy == FERRY_BALANCE_OFF)
-		return FERRY_OK;
-	struct balancer_layer *l = &b->layers[layer];
-
-	pthread_mutex_lock(&b->lock);
-	if (counts)
-		status = check_seen(b, layer, counts);
-	for (int32_t e = 0; counts && !status && e < l->n_experts; e++)
-		l->seen[e] += counts[e];
-	l->n_seen += !status;
-	pthread_mutex_unlock(&b->lock);
-	return status;
 }

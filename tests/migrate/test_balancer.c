@@ -272,11 +272,116 @@ static void test_ahead(void **state)
 	lab_run(*state, 4, run_ahead, &task);
 }
 
+static void destroy_windows(void *windows)
+{
+	ferry_windows_destroy(windows);
+}
+
+/* Ids instead of counts; a window from a profile, which rank 0 alone has. */
+static void from_profile(struct rank *rank)
+{
+	struct bal *m = bal_make(rank);
+	struct ferry_windows_config w = FERRY_WINDOWS_CONFIG_INIT;
+	struct ferry_windows *windows;
+	struct ferry_balancer_config config;
+	struct ferry_balancer_in in = FERRY_BALANCER_IN_INIT;
+	struct ferry_ids ids = FERRY_IDS_INIT;
+
+	w.n_layers = BAL_LAYERS;
+	RANKS_OK(ferry_windows_create(&w, &windows));
+	ranks_defer(destroy_windows, windows);
+	RANKS_OK(ferry_windows_add(windows, 0, 100, 10, 5000));
+	bal_config(m, &config);
+	config.windows = rank->rank == 0 ? windows : NULL;
+	RANKS_OK(ferry_balancer_open(rank->world, &config, &m->balancer));
+	bal_batch(m, 0, &m->batches[0]);
+	ids.n_tokens = BAL_TOKENS;
+	ids.topk = BAL_TOPK;
+	ids.ids = m->batches[0].ids;
+	in.ids = &ids;
+	in.n_tokens = 100;
+	in.seq_len = 10;
+	RANKS_OK(ferry_balancer_predict(m->balancer, 0, &in));
+	bal_commit(m, 0);
+	RANKS_EQ(m->report.window_ns, 5000);
+	bal_observe(m, 0, 0);
+	bal_predict(m, 0, 1);
+	bal_commit(m, 0);
+	RANKS_EQ(m->report.window_ns, INT64_MAX);
+	const struct ferry_balancer_stats s = bal_stats(m);
+
+	RANKS_EQ(s.n_compared, 1);
+	RANKS_EQ(s.wrong_tokens, 0);
+	RANKS_CHECK(s.true_tokens > 0);
+}
+
+/* A rank at half speed gets less than the others. */
+static void half_speed(struct rank *rank)
+{
+	struct bal *m = bal_open(rank);
+	const int32_t speed[3] = {500, 1000, 1000};
+	int32_t counts[BAL_EXPERTS];
+	int64_t loads[BAL_EXPERTS] = {0}, of_ranks[3];
+
+	RANKS_OK(ferry_balancer_set_speed(m->balancer, speed));
+	bal_predict(m, 0, 0);
+	const struct ferry_placement *p = bal_commit(m, 0);
+
+	for (int32_t r = 0; r < 3; r++) {
+		bal_counts(m, r, 0, true, counts);
+		for (int e = 0; e < BAL_EXPERTS; e++)
+			loads[e] += counts[e];
+	}
+	RANKS_OK(ferry_rank_loads(p, loads, of_ranks));
+	RANKS_CHECK(of_ranks[0] < of_ranks[1] && of_ranks[0] < of_ranks[2]);
+}
+
+static void test_inputs(void **state)
+{
+	struct bal_task task = task_of(FERRY_BALANCE_FERRY);
+
+	lab_run(*state, 3, from_profile, &task);
+	lab_run(*state, 3, half_speed, &task);
+}
+
+/* COPY: an operation that uses the old weights is waited for by the caller. */
+static void copy_waits(struct rank *rank)
+{
+	struct bal *m = bal_open(rank);
+	struct bal_batch *a = &m->batches[0];
+	const struct ferry_placement *p = NULL;
+
+	a->placement = bal_commit(m, 0);
+	bal_batch(m, 0, a);
+	bal_dispatch(m, a);
+	bal_predict(m, 0, 1);
+	RANKS_STATUS(ferry_balancer_commit(m->balancer, 0, &p, NULL),
+	             FERRY_STATE);
+	RANKS_CHECK(p == NULL);
+	bal_send_back(m, 0, a);
+	bal_finish(m, 0, a);
+	a->placement = bal_commit(m, 0);
+	RANKS_CHECK(m->report.n_swaps + m->report.n_copies > 0);
+	bal_dispatch(m, a);
+	bal_send_back(m, 0, a);
+	bal_finish(m, 0, a);
+}
+
+static void test_copy_waits(void **state)
+{
+	struct bal_task task = task_of(FERRY_BALANCE_FERRY);
+
+	task.mode = FERRY_EXPERTS_COPY;
+	task.split = FERRY_SPLIT_EVEN;
+	lab_run(*state, 2, copy_waits, &task);
+}
+
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(test_policies),  cmocka_unit_test(test_worlds),
-	cmocka_unit_test(test_truth),     cmocka_unit_test(test_windows),
-	cmocka_unit_test(test_threshold), cmocka_unit_test(test_two_batches),
-	cmocka_unit_test(test_ahead),
+	cmocka_unit_test(test_policies),   cmocka_unit_test(test_worlds),
+	cmocka_unit_test(test_truth),      cmocka_unit_test(test_windows),
+	cmocka_unit_test(test_threshold),  cmocka_unit_test(test_two_batches),
+	cmocka_unit_test(test_ahead),      cmocka_unit_test(test_inputs),
+	cmocka_unit_test(test_copy_waits),
 };
 
 int main(void)
