@@ -225,7 +225,8 @@ static void take_windows(struct ferry_problem *p,
 		const int64_t ns = in->rank_window_ns ? in->rank_window_ns[r]
 		                                      : in->window_ns;
 
-		p->window[r] = min_i64(max_i64(ns, 0), FERRY_COST_NEVER - 1);
+		/* Below 0 not even a transfer that takes no time fits. */
+		p->window[r] = ns > 0 ? min_i64(ns, FERRY_COST_NEVER - 1) : -1;
 	}
 }
 

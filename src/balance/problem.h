@@ -43,7 +43,7 @@ struct ferry_problem {
 	struct ferry_cost cost;
 	int64_t least_bytes; /* of an expert */
 	bool uneven_bytes;   /* some experts are larger than others */
-	int64_t *window;     /* [n_ranks] ns, >= 0 */
+	int64_t *window;     /* [n_ranks] ns; -1: nothing may move */
 	int64_t threshold_ppm;
 	enum ferry_plan_rule rule;
 	int32_t gamma_milli; /* 0: none */

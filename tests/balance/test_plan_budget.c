@@ -85,6 +85,22 @@ static void no_window(void **state)
 	ferry_placement_destroy(p);
 }
 
+/* Not even what takes no time. */
+static void no_window_and_no_time(void **state)
+{
+	static const int64_t none[4];
+	struct ferry_placement *const p = make_two(FERRY_SPLIT_EVEN);
+	struct ferry_cost cost = make_cost();
+	struct ferry_plan_in in = make_in(p, &cost, 0);
+
+	(void)state;
+	cost.alpha_ns = cost.ps_per_byte = none;
+	moves_are(&in, 0);
+	in.window_ns = 1;
+	moves_are(&in, 1);
+	ferry_placement_destroy(p);
+}
+
 static void directions_overlap(void **state)
 {
 	struct ferry_placement *const p = make_two(FERRY_SPLIT_EVEN);
@@ -296,6 +312,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_window),
+		cmocka_unit_test(no_window_and_no_time),
 		cmocka_unit_test(directions_overlap),
 		cmocka_unit_test(half_duplex),
 		cmocka_unit_test(asymmetric_links),
