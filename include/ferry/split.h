@@ -67,9 +67,10 @@ FERRY_API void ferry_splitter_close(struct ferry_splitter *splitter);
 /** A batch to split. */
 struct ferry_split_in {
 	size_t size;
-	int32_t n_tokens;  /* 0..max_tokens */
-	int32_t topk;      /* 0: the splitter's */
-	const void *ids;   /* [n_tokens][topk] logical experts, -1: none */
+	int32_t n_tokens; /* 0..max_tokens */
+	int32_t topk;     /* 0: the splitter's */
+	/* [n_tokens][topk] logical experts, -1: none; aligned as id_type */
+	const void *ids;
 	size_t ids_stride; /* bytes from token to token; 0: contiguous */
 	enum ferry_id_type id_type;
 	/*
