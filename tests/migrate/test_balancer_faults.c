@@ -13,6 +13,8 @@
 #include <cmocka.h>
 
 #include "balancer_lab.h"
+#include "fabric/world.h"
+#include "trace/events.h"
 
 static const struct bal_task ferry_task = {
 	.policy = FERRY_BALANCE_FERRY,
@@ -286,10 +288,48 @@ static void test_metrics(void **state)
 	lab_run(*state, 2, read_metrics, &ferry_task);
 }
 
+/* A plan is an event of the world's trace, between sums and migration. */
+static void find_events(struct rank *rank)
+{
+	struct bal *m = bal_open(rank);
+	struct ferry_trace_event event;
+	struct ferry_trace *trace = rank->world->trace;
+	const char *const names[] = {"totals_recv", "balancer_plan",
+	                             "experts_start", "experts_commit"};
+	uint64_t n_found = 0;
+
+	bal_predict(m, 0, 0);
+	bal_commit(m, 0);
+	for (uint64_t i = 0; i < ferry_trace_count(trace); i++)
+		if (ferry_trace_at(trace, i, &event) && n_found < 4 &&
+		    !strcmp(event.name, names[n_found]))
+			n_found++;
+	RANKS_EQ(n_found, 4);
+}
+
+static void test_events(void **state)
+{
+	const struct lab_setting *setting = *state;
+	char options[256];
+
+	snprintf(options, sizeof(options), "TRACE=/dev/null;%s",
+	         setting->options);
+	ranks_run(
+		&(struct ranks){
+			.kind = setting->kind,
+			.n_ranks = 2,
+			.fabric = setting->fabric,
+			.options = options,
+			.arg = (void *)(uintptr_t)&ferry_task,
+		},
+		find_events);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_configs), cmocka_unit_test(test_differ),
 	cmocka_unit_test(test_calls),   cmocka_unit_test(test_mismatch),
 	cmocka_unit_test(test_death),   cmocka_unit_test(test_metrics),
+	cmocka_unit_test(test_events),
 };
 
 int main(void)
