@@ -269,9 +269,10 @@ static bool make_scratch(struct ferry_balancer *b, size_t n_experts,
 	b->slots = calloc(n_ranks, sizeof(*b->slots));
 	b->coming = calloc(n_ranks, sizeof(*b->coming));
 	b->change = calloc(n_slots, sizeof(*b->change));
+	b->sources = calloc(n_slots, 2 * sizeof(*b->sources));
 	b->quota = calloc(n_slots, sizeof(*b->quota));
 	return b->counts && b->sums && b->past && b->slots && b->coming &&
-	       b->change && b->quota;
+	       b->change && b->sources && b->quota;
 }
 
 static enum ferry_status make_parts(struct ferry_balancer *b)
@@ -408,6 +409,7 @@ void ferry_balancer_close(struct ferry_balancer *balancer)
 	free(b->slots);
 	free(b->coming);
 	free(b->change);
+	free(b->sources);
 	free(b->quota);
 	pthread_mutex_destroy(&b->lock);
 	free(b);

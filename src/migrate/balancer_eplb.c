@@ -169,7 +169,7 @@ static bool settle(struct walk *w, int32_t s)
 
 enum ferry_status ferry_balancer_approach(struct ferry_balancer *b,
                                           int32_t layer,
-                                          struct ferry_placement **target)
+                                          struct balancer_target *target)
 {
 	struct balancer_layer *l = &b->layers[layer];
 	const struct ferry_placement *now =
@@ -190,5 +190,6 @@ enum ferry_status ferry_balancer_approach(struct ferry_balancer *b,
 		return FERRY_OK;
 	}
 	l->report.by_history = true;
-	return ferry_balancer_build(b, layer, l->next, l->loads, target);
+	return ferry_balancer_build(b, layer, l->next, l->loads,
+	                            &target->placement);
 }

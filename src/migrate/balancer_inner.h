@@ -69,6 +69,7 @@ struct ferry_balancer {
 	int64_t *past;        /* [most experts] */
 	int32_t *slots;       /* [n_ranks] of each rank */
 	int32_t *coming;      /* [n_ranks] */
+	int32_t *sources;     /* [2 * most slots] of two ways to go on */
 	int32_t *change;      /* [most slots] */
 	int64_t *quota;       /* [most slots] */
 	pthread_mutex_t lock; /* layers' seen and counters, stats, broken */
@@ -131,13 +132,18 @@ enum ferry_status ferry_balancer_level(const struct ferry_balancer *b,
 int64_t ferry_balancer_ppm(const struct ferry_balancer *b, int64_t level,
                            const int64_t *loads, int32_t n_experts);
 
+/* Where a layer goes. */
+struct balancer_target {
+	struct ferry_placement *placement; /* NULL: it stays */
+	const int32_t *sources; /* for ferry_experts_start_from; NULL: any */
+};
+
 /*
- * Where the layer goes for its predicted loads, by plans: *target, NULL where
- * everything stays. Fills in the layer's next, and its report. Errors: NOMEM.
+ * Where the layer goes for its predicted loads, by plans. Fills in the layer's next, and its report. Errors: NOMEM.
  */
 enum ferry_status ferry_balancer_plan(struct ferry_balancer *b, int32_t layer,
                                       int64_t window_ns,
-                                      struct ferry_placement **target);
+                                      struct balancer_target *target);
 
 /* Can EPLB place what each rank has slots for? Errors: INVAL, NOMEM. */
 enum ferry_status ferry_balancer_fits_eplb(struct ferry_balancer *b,
@@ -155,6 +161,6 @@ enum ferry_status ferry_balancer_aim(struct ferry_balancer *b, int32_t layer);
  */
 enum ferry_status ferry_balancer_approach(struct ferry_balancer *b,
                                           int32_t layer,
-                                          struct ferry_placement **target);
+                                          struct balancer_target *target);
 
 #endif

@@ -105,6 +105,16 @@ static enum ferry_status ask(struct ferry_balancer *b, int32_t layer,
 	return ferry_plan_make(b->planner, &in, &b->plan);
 }
 
+/* One way to go on, and what comes out of it. */
+struct way {
+	struct ferry_placement *target;
+	int32_t *sources; /* [n_slots] */
+	int64_t level;
+	int64_t bound;
+	int32_t n_swaps;
+	int32_t n_copies;
+};
+
 /* Does staging of the ranks that it changes have room for a move? */
 static bool admit(struct ferry_balancer *b, const struct ferry_move *m)
 {
@@ -119,28 +129,29 @@ static bool admit(struct ferry_balancer *b, const struct ferry_move *m)
 }
 
 /*
- * Applies the plan to a map and, without its copies, to `home`. Moves are
- * disjoint, so that any of them can be left out.
+ * Applies the plan to a map and, without its copies, to `home`, and notes where
+ * experts come from. Moves are disjoint, so that any can be left out.
  */
 static void apply(struct ferry_balancer *b, int32_t *map, int32_t *home,
-                  struct ferry_balancer_report *report)
+                  struct way *way)
 {
 	memset(b->coming, 0, (size_t)b->n_ranks * sizeof(*b->coming));
-	report->n_swaps = report->n_copies = 0;
 	for (int32_t i = 0; i < b->plan.n_moves; i++) {
 		const struct ferry_move *m = &b->plan.moves[i];
 
 		if (!admit(b, m))
 			continue;
 		map[m->to_slot] = m->expert;
+		way->sources[m->to_slot] = m->from_slot;
 		if (m->kind == FERRY_MOVE_COPY) {
-			report->n_copies++;
+			way->n_copies++;
 			continue;
 		}
 		map[m->from_slot] = m->other;
+		way->sources[m->from_slot] = m->to_slot;
 		home[m->to_slot] = m->expert;
 		home[m->from_slot] = m->other;
-		report->n_swaps++;
+		way->n_swaps++;
 	}
 }
 
@@ -149,29 +160,19 @@ static void read_map(const struct ferry_placement *p, int32_t *map)
 	memcpy(map, p->slot_expert, (size_t)p->map.n_slots * sizeof(*map));
 }
 
-/* One way to go on, and what comes out of it. */
-struct way {
-	struct ferry_placement *target;
-	int64_t level;
-	int64_t bound;
-	int32_t n_swaps;
-	int32_t n_copies;
-};
-
-/* Where its own plan leads from a placement; map is scratch for it. */
+/* Where its own plan leads from a placement. */
 static enum ferry_status try_way(struct ferry_balancer *b, int32_t layer,
                                  const struct ferry_placement *from,
                                  int32_t max_swaps, int64_t window_ns,
                                  struct way *way)
 {
 	struct balancer_layer *l = &b->layers[layer];
-	struct ferry_balancer_report moved;
 
 	FERRY_TRY(ask(b, layer, from, max_swaps, window_ns));
 	read_map(from, b->change);
-	apply(b, b->change, l->next, &moved);
-	way->n_swaps = moved.n_swaps;
-	way->n_copies = moved.n_copies;
+	for (int32_t s = 0; s < l->n_slots; s++)
+		way->sources[s] = -1;
+	apply(b, b->change, l->next, way);
 	way->bound = b->plan.bound;
 	FERRY_TRY(ferry_balancer_build(b, layer, b->change, l->loads,
 	                               &way->target));
@@ -194,7 +195,7 @@ static enum ferry_status best_way(struct ferry_balancer *b, int32_t layer,
 	struct balancer_layer *l = &b->layers[layer];
 	const size_t bytes = (size_t)l->n_slots * sizeof(*l->base);
 	struct ferry_placement *base = NULL;
-	struct way keep = {0};
+	struct way keep = {.sources = b->sources + l->n_slots};
 	enum ferry_status status;
 
 	if (!memcmp(now->slot_expert, l->base, bytes))
@@ -220,13 +221,13 @@ static enum ferry_status best_way(struct ferry_balancer *b, int32_t layer,
 
 enum ferry_status ferry_balancer_plan(struct ferry_balancer *b, int32_t layer,
                                       int64_t window_ns,
-                                      struct ferry_placement **target)
+                                      struct balancer_target *target)
 {
 	struct balancer_layer *l = &b->layers[layer];
 	struct ferry_balancer_report *report = &l->report;
 	const struct ferry_placement *now =
 		ferry_experts_placement(b->experts, layer);
-	struct way way = {0};
+	struct way way = {.sources = b->sources};
 	int64_t level;
 
 	FERRY_TRY(ferry_balancer_level(b, now, l->loads, &level));
@@ -246,7 +247,8 @@ enum ferry_status ferry_balancer_plan(struct ferry_balancer *b, int32_t layer,
 		                                       l->n_experts);
 		report->bound_ppm = ferry_balancer_ppm(b, way.bound, l->loads,
 		                                       l->n_experts);
-		*target = way.target;
+		target->placement = way.target;
+		target->sources = way.sources;
 		return FERRY_OK;
 	}
 	ferry_placement_destroy(way.target);

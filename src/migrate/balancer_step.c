@@ -186,7 +186,7 @@ ferry_balancer_predict_send(struct ferry_balancer *balancer, int32_t layer,
 
 static enum ferry_status decide(struct ferry_balancer *b, int32_t layer,
                                 int64_t window_ns,
-                                struct ferry_placement **target)
+                                struct balancer_target *target)
 {
 	struct balancer_layer *l = &b->layers[layer];
 
@@ -194,7 +194,7 @@ static enum ferry_status decide(struct ferry_balancer *b, int32_t layer,
 	FERRY_TRY(ferry_balancer_aim(b, layer));
 	if (l->has_goal)
 		FERRY_TRY(ferry_balancer_approach(b, layer, target));
-	if (*target || !balancer_plans(b))
+	if (target->placement || !balancer_plans(b))
 		return FERRY_OK;
 	return ferry_balancer_plan(b, layer, window_ns, target);
 }
@@ -231,22 +231,23 @@ static enum ferry_status start(struct ferry_balancer *b, int32_t layer,
 		.slot = layer,
 		.peer = -1,
 	};
-	struct ferry_placement *made = NULL;
+	struct balancer_target made = {NULL, NULL};
 
 	FERRY_TRY(decide(b, layer, window_ns, &made));
 	const struct ferry_placement *target =
-		made ? made : ferry_experts_placement(b->experts, layer);
+		made.placement ? made.placement
+			       : ferry_experts_placement(b->experts, layer);
 	enum ferry_status status = weigh(b, layer, target);
 	const uint64_t planned_ns = ferry_now_ns();
 
 	ferry_trace_end(b->world->trace, &event);
 	b->planned = hash_u64(b->planned, ferry_placement_hash(target));
 	if (status == FERRY_OK)
-		status = ferry_experts_start_placement(b->experts, layer,
-		                                       target, NULL);
+		status = ferry_experts_start_from(b->experts, layer, target,
+		                                  made.sources);
 	report->plan_ns = planned_ns - event.begin_ns;
 	report->push_ns = ferry_now_ns() - planned_ns;
-	ferry_placement_destroy(made);
+	ferry_placement_destroy(made.placement);
 	return status;
 }
 

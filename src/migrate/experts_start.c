@@ -306,7 +306,7 @@ enum ferry_status ferry_experts_start(struct ferry_experts *experts,
                                       const int64_t *loads,
                                       struct CUstream_st *stream)
 {
-	struct experts_asked asked = {layer, plan, loads, NULL, false};
+	struct experts_asked asked = {layer, plan, loads, NULL, false, NULL};
 
 	return start(experts, &asked, stream);
 }
@@ -316,7 +316,19 @@ ferry_experts_start_placement(struct ferry_experts *experts, int32_t layer,
                               const struct ferry_placement *placement,
                               struct CUstream_st *stream)
 {
-	struct experts_asked asked = {layer, NULL, NULL, placement, false};
+	struct experts_asked asked = {layer,     NULL,  NULL,
+	                              placement, false, NULL};
 
 	return start(experts, &asked, stream);
+}
+
+enum ferry_status
+ferry_experts_start_from(struct ferry_experts *experts, int32_t layer,
+                         const struct ferry_placement *placement,
+                         const int32_t *sources)
+{
+	struct experts_asked asked = {layer,     NULL,  NULL,
+	                              placement, false, sources};
+
+	return start(experts, &asked, NULL);
 }

@@ -41,8 +41,12 @@ static enum ferry_status check(const struct ferry_experts *x, int32_t layer,
 	return FERRY_OK;
 }
 
-/* On the same rank if it is there; else the replicas take turns. */
-static int32_t source_of(const struct ferry_placement *from, int32_t expert,
+/*
+ * On the same rank if it is there; else where it is asked for; else the
+ * replicas take turns.
+ */
+static int32_t source_of(const struct ferry_placement *from,
+                         const struct experts_asked *asked, int32_t expert,
                          int32_t slot)
 {
 	const int32_t *replicas = from->replicas + from->first_replica[expert];
@@ -52,13 +56,16 @@ static int32_t source_of(const struct ferry_placement *from, int32_t expert,
 		if (from->map.slot_rank[replicas[i]] ==
 		    from->map.slot_rank[slot])
 			return replicas[i];
+	if (asked->sources && asked->sources[slot] >= 0)
+		return asked->sources[slot];
 	return replicas[slot % n];
 }
 
 static void list_transfers(const struct ferry_placement *from,
-                           const struct ferry_placement *to,
+                           const struct experts_asked *asked,
                            struct experts_flight *flight)
 {
+	const struct ferry_placement *to = asked->to;
 	const int32_t *rank = from->map.slot_rank;
 
 	for (int32_t s = 0; s < from->map.n_slots; s++) {
@@ -66,7 +73,7 @@ static void list_transfers(const struct ferry_placement *from,
 
 		if (e < 0 || e == from->slot_expert[s])
 			continue;
-		const int32_t source = source_of(from, e, s);
+		const int32_t source = source_of(from, asked, e, s);
 
 		flight->transfers[flight->n_transfers++] =
 			(struct experts_transfer){
@@ -113,7 +120,7 @@ enum ferry_status ferry_experts_flight_to(struct ferry_experts *x,
 	flight->plan_hash = asked->to->hash;
 	if (asked->held_back || asked->to->hash == from->hash)
 		return FERRY_OK;
-	list_transfers(from, asked->to, flight);
+	list_transfers(from, asked, flight);
 	FERRY_TRY(copy_placement(from, asked->to, &next));
 	return ferry_experts_flight_aim(x, asked->layer, next, flight);
 }

@@ -6,6 +6,7 @@
 
 #include "balancer_lab.h"
 #include "core/bits.h"
+#include "migrate/balancer_inner.h"
 
 uint64_t bal_seed;
 
@@ -79,6 +80,31 @@ void bal_batch(struct bal *bal, int32_t turn, struct bal_batch *batch)
 		batch->weights[i / BAL_TOPK][i % BAL_TOPK] = small_float(&rng);
 }
 
+/*
+ * What is under way by a plan, at 1 us and 1 ns a byte each: out of a rank, and
+ * into it, no more than fits into the window.
+ */
+static void check_window(const struct bal *bal, int32_t layer)
+{
+	const struct experts_flight *f = bal->lab.experts->layers[layer].flight;
+	const int64_t each = 1000 + (int64_t)bal->lab.experts->expert_bytes;
+	int64_t out[RANKS_MAX] = {0}, in[RANKS_MAX] = {0};
+
+	if (!bal->task->window_ns || bal->task->measured ||
+	    bal->balancer->layers[layer].report.by_history)
+		return;
+	for (int32_t i = 0; i < f->n_transfers; i++) {
+		const struct experts_transfer *t = &f->transfers[i];
+
+		if (t->from_rank == t->to_rank)
+			continue;
+		out[t->from_rank] += each;
+		in[t->to_rank] += each;
+		RANKS_CHECK(out[t->from_rank] <= bal->task->window_ns);
+		RANKS_CHECK(in[t->to_rank] <= bal->task->window_ns);
+	}
+}
+
 void bal_predict(struct bal *bal, int32_t layer, int32_t turn)
 {
 	struct ferry_balancer_in in = FERRY_BALANCER_IN_INIT;
@@ -89,6 +115,7 @@ void bal_predict(struct bal *bal, int32_t layer, int32_t turn)
 	if (bal->task->window_ns)
 		in.window_ns = max_i64(bal->task->window_ns, 0);
 	RANKS_OK(ferry_balancer_predict(bal->balancer, layer, &in));
+	check_window(bal, layer);
 }
 
 void bal_observe(struct bal *bal, int32_t layer, int32_t turn)
