@@ -139,7 +139,8 @@ struct balancer_target {
 };
 
 /*
- * Where the layer goes for its predicted loads, by plans. Fills in the layer's next, and its report. Errors: NOMEM.
+ * Where the layer goes for its predicted loads, by plans. Fills in the layer's
+ * next, and its report. Errors: NOMEM.
  */
 enum ferry_status ferry_balancer_plan(struct ferry_balancer *b, int32_t layer,
                                       int64_t window_ns,

@@ -12,6 +12,7 @@
 #include "../core/sized.h"
 #include "../trace/events.h"
 #include "balancer_inner.h"
+#include "experts_from.h"
 
 static enum ferry_status check_whole(struct ferry_balancer *b, const char *call)
 {

@@ -236,9 +236,7 @@ struct experts_asked {
 	const int64_t *loads;
 	const struct ferry_placement *to; /* NULL: there is a plan */
 	bool held_back;                   /* leave its moves out */
-	/* [n_slots] with `to`: the slot that an expert which is not on the
-	 * rank comes from, -1: any. NULL: any for all. */
-	const int32_t *sources;
+	const int32_t *sources;           /* see experts_from.h */
 };
 
 /*
@@ -249,11 +247,6 @@ struct experts_asked {
 enum ferry_status ferry_experts_flight_make(struct ferry_experts *x,
                                             const struct experts_asked *asked,
                                             struct experts_flight **flight);
-/* ferry_experts_start_placement, with sources that all ranks have alike. */
-enum ferry_status
-ferry_experts_start_from(struct ferry_experts *experts, int32_t layer,
-                         const struct ferry_placement *placement,
-                         const int32_t *sources);
 /* The part of it for a placement; the flight has room for all slots. */
 enum ferry_status ferry_experts_flight_to(struct ferry_experts *x,
                                           const struct experts_asked *asked,

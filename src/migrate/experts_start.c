@@ -9,6 +9,7 @@
 #include "../core/bits.h"
 #include "../core/clock.h"
 #include "../trace/events.h"
+#include "experts_from.h"
 #include "experts_inner.h"
 
 static enum ferry_status check_call(const struct ferry_experts *x,
