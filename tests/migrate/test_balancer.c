@@ -155,6 +155,17 @@ static void test_windows(void **state)
 	}
 }
 
+/* A rank alone has nobody to move anything to. */
+static void test_alone(void **state)
+{
+	for (int i = FERRY_BALANCE_FREEBALANCE; i < 6; i++) {
+		struct bal_task task = task_of(i);
+
+		task.window_ns = INT64_MAX;
+		lab_run(*state, 1, no_room, &task);
+	}
+}
+
 /* Below the threshold a layer is looked at now and then. */
 static void left_alone(struct rank *rank)
 {
@@ -416,11 +427,12 @@ static void test_fits(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(test_policies),  cmocka_unit_test(test_worlds),
-	cmocka_unit_test(test_truth),     cmocka_unit_test(test_windows),
-	cmocka_unit_test(test_threshold), cmocka_unit_test(test_two_batches),
-	cmocka_unit_test(test_ahead),     cmocka_unit_test(test_inputs),
-	cmocka_unit_test(test_fits),      cmocka_unit_test(test_copy_waits),
+	cmocka_unit_test(test_policies),    cmocka_unit_test(test_worlds),
+	cmocka_unit_test(test_truth),       cmocka_unit_test(test_windows),
+	cmocka_unit_test(test_threshold),   cmocka_unit_test(test_alone),
+	cmocka_unit_test(test_two_batches), cmocka_unit_test(test_ahead),
+	cmocka_unit_test(test_inputs),      cmocka_unit_test(test_fits),
+	cmocka_unit_test(test_copy_waits),
 };
 
 int main(void)
