@@ -150,19 +150,16 @@ static bool find_token_bytes(const struct route_bytes *in,
                              const struct route_bytes *bin, struct index *index,
                              struct route_fault *fault)
 {
-	int64_t n_tokens = 0;
-
 	for (int32_t t = 0; t < index->n_tasks; t++)
-		n_tokens += index->tasks[t].n_tokens;
-	index->n_tokens = n_tokens;
-	index->token_bytes = (int64_t)bin->n / n_tokens;
+		index->n_tokens += index->tasks[t].n_tokens;
+	index->token_bytes = (int64_t)bin->n / index->n_tokens;
 	if (index->token_bytes >= 1 &&
-	    index->token_bytes * n_tokens == (int64_t)bin->n)
+	    index->token_bytes * index->n_tokens == (int64_t)bin->n)
 		return true;
 	return route_fail(fault,
 	                  "%s: %zu bytes are no whole number for each of the "
 	                  "%" PRId64 " tokens of %s",
-	                  bin->name, bin->n, n_tokens, in->name);
+	                  bin->name, bin->n, index->n_tokens, in->name);
 }
 
 static bool check_offsets(const struct route_bytes *in, struct index *index,

@@ -141,11 +141,12 @@ static void assign(const struct route_map *map, int32_t layer,
 	int32_t taken[MAX_RANKS] = {0};
 
 	for (int32_t i = 0; i < map->n_slots; i++) {
-		int32_t best = -1;
+		int32_t best = 0;
 
-		for (int32_t r = 0; r < map->n_ranks; r++)
-			if (taken[r] < room &&
-			    (best < 0 || sums[r] < sums[best]))
+		while (taken[best] == room)
+			best++;
+		for (int32_t r = best + 1; r < map->n_ranks; r++)
+			if (taken[r] < room && sums[r] < sums[best])
 				best = r;
 		loads[experts[best * room + taken[best]]] = values[i];
 		taken[best]++;

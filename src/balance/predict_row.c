@@ -196,8 +196,7 @@ static void close_groups(const struct predict_rule *rule,
 		int32_t n_better = 0;
 
 		for (int32_t i = 0; i < rule->n_groups; i++)
-			n_better +=
-				key[i] > key[g] || (key[i] == key[g] && i < g);
+			n_better += i < g ? key[i] >= key[g] : key[i] > key[g];
 		for (int32_t e = 0;
 		     n_better >= rule->topk_groups && e < rule->group_size; e++)
 			space->key[first + (size_t)e] = FERRY_KEY_CLOSED;

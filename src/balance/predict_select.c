@@ -101,6 +101,7 @@ static void insert_many(const struct predict_space *space, const double *score,
 		const int64_t key = full_key(space, score, id);
 		int32_t at = n_best;
 
+		/* cppcheck-suppress uninitvar ; topk >= 1, so it is full */
 		if (n_best == topk && key <= best[topk - 1])
 			continue;
 		if (n_best < topk)
