@@ -9,9 +9,10 @@
 
 #include <stdlib.h>
 
-#include "../core/ctx.h"
+#include "../core/range.h"
 #include "../core/sized.h"
 #include "eplb_inner.h"
+#include "problem.h"
 
 /*
  * Weights of copies have this many binary digits behind the point: with loads
@@ -38,16 +39,6 @@ struct eplb {
 	struct eplb_order *order; /* [n_slots + n_groups] */
 };
 
-static enum ferry_status in_range(const char *field, int32_t value, int32_t low,
-                                  int32_t high)
-{
-	if (value >= low && value <= high)
-		return FERRY_OK;
-	return ferry_fail(NULL, FERRY_RANGE,
-	                  "eplb: %s is %d, allowed are %d..%d", field, value,
-	                  low, high);
-}
-
 static enum ferry_status divides(const char *a, int32_t n, const char *b,
                                  int32_t by)
 {
@@ -61,44 +52,28 @@ static enum ferry_status divides(const char *a, int32_t n, const char *b,
 static enum ferry_status take_config(struct ferry_eplb_config *c,
                                      const struct ferry_eplb_config *given)
 {
-	FERRY_TRY(ferry_sized_copy(c, sizeof(*c), given, "eplb config"));
-	FERRY_TRY(in_range("n_experts", c->n_experts, 1, FERRY_MAX_EXPERTS));
-	FERRY_TRY(in_range("n_ranks", c->n_ranks, 1, FERRY_MAX_RANKS));
+	FERRY_TRY(ferry_sized_copy(c, sizeof(*c), given, "eplb: config"));
+	FERRY_TRY(check_range(NULL, "eplb", "n_experts", c->n_experts, 1,
+	                      FERRY_MAX_EXPERTS));
+	FERRY_TRY(check_range(NULL, "eplb", "n_ranks", c->n_ranks, 1,
+	                      FERRY_MAX_RANKS));
 	if (c->n_slots == 0)
 		c->n_slots = c->n_experts;
 	if (c->n_groups == 0)
 		c->n_groups = 1;
 	if (c->n_nodes == 0)
 		c->n_nodes = 1;
-	FERRY_TRY(in_range("n_slots", c->n_slots, c->n_experts,
-	                   FERRY_MAX_EXPERTS));
-	FERRY_TRY(in_range("n_groups", c->n_groups, 1, c->n_experts));
-	FERRY_TRY(in_range("n_nodes", c->n_nodes, 1, c->n_ranks));
+	FERRY_TRY(check_range(NULL, "eplb", "n_slots", c->n_slots, c->n_experts,
+	                      FERRY_MAX_EXPERTS));
+	FERRY_TRY(check_range(NULL, "eplb", "n_groups", c->n_groups, 1,
+	                      c->n_experts));
+	FERRY_TRY(check_range(NULL, "eplb", "n_nodes", c->n_nodes, 1,
+	                      c->n_ranks));
 	FERRY_TRY(divides("n_experts", c->n_experts, "n_groups", c->n_groups));
 	FERRY_TRY(divides("n_ranks", c->n_ranks, "n_nodes", c->n_nodes));
 	if (c->as_published)
 		return divides("n_slots", c->n_slots, "n_ranks", c->n_ranks);
 	return FERRY_OK;
-}
-
-static enum ferry_status check_loads(const int64_t *loads, int32_t n)
-{
-	int64_t sum = 0;
-
-	for (int32_t e = 0; e < n; e++) {
-		if (loads[e] < 0 || loads[e] > FERRY_MAX_LOAD)
-			return ferry_fail(NULL, FERRY_RANGE,
-			                  "eplb: loads[%d] is %lld, allowed "
-			                  "are 0..%lld",
-			                  e, (long long)loads[e],
-			                  (long long)FERRY_MAX_LOAD);
-		sum += loads[e];
-	}
-	if (sum <= FERRY_MAX_LOAD)
-		return FERRY_OK;
-	return ferry_fail(NULL, FERRY_RANGE,
-	                  "eplb: the sum of loads is %lld, allowed are 0..%lld",
-	                  (long long)sum, (long long)FERRY_MAX_LOAD);
 }
 
 static void *numbers(size_t n, size_t more, size_t size)
@@ -298,12 +273,13 @@ enum ferry_status ferry_eplb(const struct ferry_eplb_config *config,
                              const int64_t *loads, int32_t *slot_expert)
 {
 	struct eplb e = {.loads = loads};
+	int64_t total;
 
 	FERRY_TRY(take_config(&e.config, config));
-	if (!loads || !slot_expert)
-		return ferry_fail(NULL, FERRY_INVAL, "eplb: %s is NULL",
-		                  loads ? "slot_expert" : "loads");
-	FERRY_TRY(check_loads(loads, e.config.n_experts));
+	if (!slot_expert)
+		return ferry_fail(NULL, FERRY_INVAL,
+		                  "eplb: slot_expert is NULL");
+	FERRY_TRY(ferry_check_loads("eplb", loads, e.config.n_experts, &total));
 	const enum ferry_status status = allocate(&e);
 
 	if (status == FERRY_OK) {

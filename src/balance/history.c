@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../core/ctx.h"
+#include "../core/range.h"
 #include "../core/sized.h"
 
 enum { FRACTION_BITS = 20, MILLION = 1000000, MAX_LAYERS = 1 << 16 };
@@ -29,24 +29,20 @@ struct ferry_history {
 	__uint128_t *sum; /* [n_cells] of ended steps that count, or NULL */
 };
 
-static enum ferry_status in_range(const char *field, int64_t value, int64_t low,
-                                  int64_t high)
-{
-	if (value >= low && value <= high)
-		return FERRY_OK;
-	return ferry_fail(NULL, FERRY_RANGE,
-	                  "history: %s is %lld, allowed are %lld..%lld", field,
-	                  (long long)value, (long long)low, (long long)high);
-}
-
 static enum ferry_status take_config(struct ferry_history_config *c,
                                      const struct ferry_history_config *given)
 {
-	FERRY_TRY(ferry_sized_copy(c, sizeof(*c), given, "history config"));
-	FERRY_TRY(in_range("n_layers", c->n_layers, 1, MAX_LAYERS));
-	FERRY_TRY(in_range("n_experts", c->n_experts, 1, FERRY_MAX_EXPERTS));
-	FERRY_TRY(in_range("window", c->window, 0, INT32_MAX));
-	FERRY_TRY(in_range("decay_ppm", c->decay_ppm, 0, MILLION));
+	const char *const call = "history_create";
+
+	FERRY_TRY(ferry_sized_copy(c, sizeof(*c), given,
+	                           "history_create: config"));
+	FERRY_TRY(check_range(NULL, call, "n_layers", c->n_layers, 1,
+	                      MAX_LAYERS));
+	FERRY_TRY(check_range(NULL, call, "n_experts", c->n_experts, 1,
+	                      FERRY_MAX_EXPERTS));
+	FERRY_TRY(check_range(NULL, call, "window", c->window, 0, INT32_MAX));
+	FERRY_TRY(
+		check_range(NULL, call, "decay_ppm", c->decay_ppm, 0, MILLION));
 	if (c->decay_ppm == 0)
 		c->decay_ppm = MILLION;
 	return FERRY_OK;
@@ -112,11 +108,8 @@ static enum ferry_status check_layer(const struct ferry_history *h,
 	if (!h)
 		return ferry_fail(NULL, FERRY_INVAL, "%s: history is NULL",
 		                  call);
-	if (layer >= 0 && layer < h->config.n_layers)
-		return FERRY_OK;
-	return ferry_fail(NULL, FERRY_RANGE,
-	                  "%s: layer is %d, allowed are 0..%d", call, layer,
-	                  h->config.n_layers - 1);
+	return check_range(NULL, call, "layer", layer, 0,
+	                   h->config.n_layers - 1);
 }
 
 static size_t first_cell(const struct ferry_history *h, int32_t layer)

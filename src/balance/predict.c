@@ -10,29 +10,19 @@
 #include <ferry/placement.h>
 
 #include "../core/bits.h"
-#include "../core/ctx.h"
 #include "../core/number.h"
+#include "../core/range.h"
 #include "../core/sized.h"
 #include "predict_row.h"
 
-static enum ferry_status check_range(const char *field, int64_t value,
-                                     int64_t least, int64_t most)
-{
-	if (value >= least && value <= most)
-		return FERRY_OK;
-	return ferry_fail(NULL, FERRY_RANGE,
-	                  "predict_topk: router.%s is %lld, allowed are "
-	                  "%lld..%lld",
-	                  field, (long long)value, (long long)least,
-	                  (long long)most);
-}
+static const char call[] = "predict_topk";
 
 static enum ferry_status check_groups(struct ferry_router *router)
 {
 	if (router->n_groups == 0)
 		router->n_groups = 1;
-	FERRY_TRY(check_range("n_groups", router->n_groups, 1,
-	                      router->n_experts));
+	FERRY_TRY(check_range(NULL, call, "router.n_groups", router->n_groups,
+	                      1, router->n_experts));
 	if (router->n_experts % router->n_groups)
 		return ferry_fail(NULL, FERRY_RANGE,
 		                  "predict_topk: router.n_groups is %d, "
@@ -40,9 +30,10 @@ static enum ferry_status check_groups(struct ferry_router *router)
 		                  router->n_groups, router->n_experts);
 	if (router->topk_groups == 0)
 		router->topk_groups = router->n_groups;
-	FERRY_TRY(check_range("topk_groups", router->topk_groups, 1,
-	                      router->n_groups));
-	return check_range("group_score", router->group_score, FERRY_GROUP_MAX,
+	FERRY_TRY(check_range(NULL, call, "router.topk_groups",
+	                      router->topk_groups, 1, router->n_groups));
+	return check_range(NULL, call, "router.group_score",
+	                   router->group_score, FERRY_GROUP_MAX,
 	                   FERRY_GROUP_TOP2);
 }
 
@@ -67,14 +58,14 @@ static enum ferry_status check_numbers(struct ferry_router *router)
 /* Fills in defaults. */
 static enum ferry_status check_router(struct ferry_router *router)
 {
-	FERRY_TRY(check_range("n_experts", router->n_experts, 1,
-	                      FERRY_MAX_EXPERTS));
-	FERRY_TRY(check_range("topk", router->topk, 1,
+	FERRY_TRY(check_range(NULL, call, "router.n_experts", router->n_experts,
+	                      1, FERRY_MAX_EXPERTS));
+	FERRY_TRY(check_range(NULL, call, "router.topk", router->topk, 1,
 	                      router->n_experts < FERRY_PREDICT_TOPK
 	                              ? router->n_experts
 	                              : FERRY_PREDICT_TOPK));
-	FERRY_TRY(check_range("score", router->score, FERRY_SCORE_SOFTMAX,
-	                      FERRY_SCORE_SIGMOID));
+	FERRY_TRY(check_range(NULL, call, "router.score", router->score,
+	                      FERRY_SCORE_SOFTMAX, FERRY_SCORE_SIGMOID));
 	FERRY_TRY(check_groups(router));
 	return check_numbers(router);
 }
@@ -93,11 +84,8 @@ static enum ferry_status check_logits(struct ferry_logits *in,
 	const size_t row_bytes =
 		(size_t)n_experts * (in->dtype == FERRY_FP32 ? 4 : 2);
 
-	if (in->n_tokens < 0)
-		return ferry_fail(NULL, FERRY_RANGE,
-		                  "predict_topk: logits.n_tokens is %d, "
-		                  "allowed are 0..",
-		                  in->n_tokens);
+	FERRY_TRY(check_range(NULL, call, "logits.n_tokens", in->n_tokens, 0,
+	                      INT64_MAX));
 	if (in->n_tokens > 0 && !in->logits)
 		return ferry_fail(NULL, FERRY_INVAL,
 		                  "predict_topk: logits.logits is NULL with %d "
@@ -211,8 +199,10 @@ enum ferry_status ferry_predict_topk(const struct ferry_router *router,
 		                  !router ? "router"
 		                  : !in   ? "logits"
 		                          : "ids");
-	FERRY_TRY(ferry_sized_copy(&r, sizeof(r), router, "router"));
-	FERRY_TRY(ferry_sized_copy(&logits, sizeof(logits), in, "logits"));
+	FERRY_TRY(ferry_sized_copy(&r, sizeof(r), router,
+	                           "predict_topk: router"));
+	FERRY_TRY(ferry_sized_copy(&logits, sizeof(logits), in,
+	                           "predict_topk: logits"));
 	FERRY_TRY(check_router(&r));
 	FERRY_TRY(check_logits(&logits, r.n_experts));
 	const struct predict_rule rule = rule_of(&r);

@@ -8,7 +8,7 @@
 #include <ferry/placement.h>
 #include <ferry/predict.h>
 
-#include "../core/ctx.h"
+#include "../core/range.h"
 #include "../core/sized.h"
 
 static size_t id_bytes(const struct ferry_ids *in)
@@ -38,16 +38,10 @@ static const unsigned char *row_at(const struct ferry_ids *in, int32_t token)
 
 static enum ferry_status check_shape(struct ferry_ids *in, int32_t n_experts)
 {
-	if (n_experts < 1 || n_experts > FERRY_MAX_EXPERTS)
-		return ferry_fail(NULL, FERRY_RANGE,
-		                  "predict_counts: n_experts is %d, allowed "
-		                  "are 1..%d",
-		                  n_experts, FERRY_MAX_EXPERTS);
-	if (in->topk < 1)
-		return ferry_fail(NULL, FERRY_RANGE,
-		                  "predict_counts: ids.topk is %d, allowed are "
-		                  "1..",
-		                  in->topk);
+	FERRY_TRY(check_range(NULL, "predict_counts", "n_experts", n_experts, 1,
+	                      FERRY_MAX_EXPERTS));
+	FERRY_TRY(check_range(NULL, "predict_counts", "ids.topk", in->topk, 1,
+	                      INT64_MAX));
 	if (in->n_tokens < 0 || (int64_t)in->n_tokens * in->topk > INT32_MAX)
 		return ferry_fail(NULL, FERRY_RANGE,
 		                  "predict_counts: ids.n_tokens is %d with %d "
@@ -140,7 +134,8 @@ enum ferry_status ferry_predict_counts(const struct ferry_ids *in,
 		return ferry_fail(NULL, FERRY_INVAL,
 		                  "predict_counts: %s is NULL",
 		                  in ? "counts" : "ids");
-	FERRY_TRY(ferry_sized_copy(&ids, sizeof(ids), in, "ids"));
+	FERRY_TRY(
+		ferry_sized_copy(&ids, sizeof(ids), in, "predict_counts: ids"));
 	FERRY_TRY(check_shape(&ids, n_experts));
 	FERRY_TRY(check_array(&ids));
 	FERRY_TRY(check_ids(&ids, n_experts));

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "../core/bits.h"
-#include "../core/ctx.h"
 #include "../core/placement_inner.h"
+#include "../core/range.h"
 #include "../core/sized.h"
 
 enum { MAX_SPEED = 1000000, MAX_GAMMA_MILLI = 100000, WEIGHT_BITS = 22 };
@@ -155,28 +155,18 @@ enum ferry_status ferry_check_speed(const char *what, const int32_t *speed,
 	return FERRY_OK;
 }
 
-static enum ferry_status check_option(const char *name, int64_t value,
-                                      int64_t least, int64_t most)
-{
-	if (value >= least && value <= most)
-		return FERRY_OK;
-	return ferry_fail(NULL, FERRY_RANGE,
-	                  "plan: %s is %lld, allowed are %lld..%lld", name,
-	                  (long long)value, (long long)least, (long long)most);
-}
-
 static enum ferry_status check_options(const struct ferry_plan_in *in)
 {
-	FERRY_TRY(
-		check_option("max_swaps", in->max_swaps, -1, FERRY_PLAN_MOVES));
-	FERRY_TRY(check_option("max_copies", in->max_copies, 0,
-	                       FERRY_MAX_EXPERTS));
-	FERRY_TRY(check_option("threshold_ppm", in->threshold_ppm, 0,
-	                       (int64_t)1 << 40));
-	FERRY_TRY(check_option("rule", (int64_t)in->rule, 0,
-	                       FERRY_RULE_RESELECT));
-	return check_option("gamma_milli", in->gamma_milli, -1,
-	                    MAX_GAMMA_MILLI);
+	FERRY_TRY(check_range(NULL, "plan", "max_swaps", in->max_swaps, -1,
+	                      FERRY_PLAN_MOVES));
+	FERRY_TRY(check_range(NULL, "plan", "max_copies", in->max_copies, 0,
+	                      FERRY_MAX_EXPERTS));
+	FERRY_TRY(check_range(NULL, "plan", "threshold_ppm", in->threshold_ppm,
+	                      0, (int64_t)1 << 40));
+	FERRY_TRY(check_range(NULL, "plan", "rule", (int64_t)in->rule, 0,
+	                      FERRY_RULE_RESELECT));
+	return check_range(NULL, "plan", "gamma_milli", in->gamma_milli, -1,
+	                   MAX_GAMMA_MILLI);
 }
 
 static enum ferry_status take_cost(struct ferry_problem *p,
@@ -203,8 +193,8 @@ static enum ferry_status take_cost(struct ferry_problem *p,
 	if (!p->cost.expert_bytes) {
 		p->least_bytes = p->cost.all_bytes;
 		p->uneven_bytes = false;
-		return check_option("cost.all_bytes", p->cost.all_bytes, 0,
-		                    MAX_BYTES);
+		return check_range(NULL, "plan", "cost.all_bytes",
+		                   p->cost.all_bytes, 0, MAX_BYTES);
 	}
 	p->least_bytes = MAX_BYTES;
 	p->uneven_bytes = false;

@@ -6,18 +6,15 @@
  */
 #include <ferry/balance.h>
 
-#include "../core/ctx.h"
+#include "../core/range.h"
 
 enum { SPEED_MOST = 1000000, PPM = 1000000 };
 
 static enum ferry_status check_work(const struct ferry_work *work,
                                     int32_t n_ranks, int32_t tolerance_ppm)
 {
-	if (tolerance_ppm < 0 || tolerance_ppm > PPM)
-		return ferry_fail(NULL, FERRY_RANGE,
-		                  "speeds: tolerance_ppm is %d, allowed are "
-		                  "0..%d",
-		                  tolerance_ppm, PPM);
+	FERRY_TRY(check_range(NULL, "speeds", "tolerance_ppm", tolerance_ppm, 0,
+	                      PPM));
 	for (int32_t r = 0; r < n_ranks; r++)
 		if (work[r].tokens < 0 || work[r].tokens > FERRY_MAX_LOAD ||
 		    work[r].ns < 0)
@@ -92,10 +89,8 @@ enum ferry_status ferry_speeds(const struct ferry_work *work, int32_t n_ranks,
 	if (!work || !speed)
 		return ferry_fail(NULL, FERRY_INVAL, "speeds: %s is NULL",
 		                  work ? "speed" : "work");
-	if (n_ranks < 1 || n_ranks > FERRY_MAX_RANKS)
-		return ferry_fail(NULL, FERRY_RANGE,
-		                  "speeds: n_ranks is %d, allowed are 1..%d",
-		                  n_ranks, FERRY_MAX_RANKS);
+	FERRY_TRY(check_range(NULL, "speeds", "n_ranks", n_ranks, 1,
+	                      FERRY_MAX_RANKS));
 	FERRY_TRY(check_work(work, n_ranks, tolerance_ppm));
 	const struct ferry_work *normal = median(work, n_ranks);
 

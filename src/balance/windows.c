@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-#include "../core/ctx.h"
+#include "../core/range.h"
 #include "../core/sized.h"
 
 enum { DEFAULT_SHAPES = 256, MAX_LAYERS = 1 << 16, PPM = 1000000 };
@@ -33,29 +33,18 @@ struct ferry_windows {
 
 static enum ferry_status check_config(struct ferry_windows_config *config)
 {
+	const char *const call = "windows_create";
+
 	if (config->max_shapes == 0)
 		config->max_shapes = DEFAULT_SHAPES;
-	if (config->n_layers < 1 || config->n_layers > MAX_LAYERS)
-		return ferry_fail(NULL, FERRY_RANGE,
-		                  "windows_create: n_layers is %d, allowed are "
-		                  "1..%d",
-		                  config->n_layers, MAX_LAYERS);
-	if (config->max_shapes < 1)
-		return ferry_fail(NULL, FERRY_RANGE,
-		                  "windows_create: max_shapes is %d, allowed "
-		                  "are 1.., 0 is %d",
-		                  config->max_shapes, DEFAULT_SHAPES);
-	if (config->margin_ns < 0)
-		return ferry_fail(NULL, FERRY_RANGE,
-		                  "windows_create: margin_ns is %lld, allowed "
-		                  "are 0..",
-		                  (long long)config->margin_ns);
-	if (config->margin_ppm < 0 || config->margin_ppm > PPM)
-		return ferry_fail(NULL, FERRY_RANGE,
-		                  "windows_create: margin_ppm is %d, allowed "
-		                  "are 0..%d",
-		                  config->margin_ppm, PPM);
-	return FERRY_OK;
+	FERRY_TRY(check_range(NULL, call, "n_layers", config->n_layers, 1,
+	                      MAX_LAYERS));
+	FERRY_TRY(check_range(NULL, call, "max_shapes", config->max_shapes, 1,
+	                      INT64_MAX));
+	FERRY_TRY(check_range(NULL, call, "margin_ns", config->margin_ns, 0,
+	                      INT64_MAX));
+	return check_range(NULL, call, "margin_ppm", config->margin_ppm, 0,
+	                   PPM);
 }
 
 /* first[l]: the first layer with the type of l. */
@@ -99,7 +88,8 @@ ferry_windows_create(const struct ferry_windows_config *config,
 	if (!windows)
 		return ferry_fail(NULL, FERRY_INVAL,
 		                  "windows_create: windows is NULL");
-	FERRY_TRY(ferry_sized_copy(&c, sizeof(c), config, "windows_config"));
+	FERRY_TRY(ferry_sized_copy(&c, sizeof(c), config,
+	                           "windows_create: config"));
 	FERRY_TRY(check_config(&c));
 	struct ferry_windows *w = calloc(1, sizeof(*w));
 
@@ -141,22 +131,7 @@ check_layer(const char *call, const struct ferry_windows *w, int32_t layer)
 	if (!w)
 		return ferry_fail(NULL, FERRY_INVAL, "%s: windows is NULL",
 		                  call);
-	if (layer >= 0 && layer < w->n_layers)
-		return FERRY_OK;
-	return ferry_fail(NULL, FERRY_RANGE,
-	                  "%s: layer is %d, allowed are 0..%d", call, layer,
-	                  w->n_layers - 1);
-}
-
-static enum ferry_status check_least(const char *call, const char *field,
-                                     int64_t value, int64_t least)
-{
-	if (value >= least)
-		return FERRY_OK;
-	return ferry_fail(NULL, FERRY_RANGE,
-	                  "%s: %s is %lld, allowed are "
-	                  "%lld..",
-	                  call, field, (long long)value, (long long)least);
+	return check_range(NULL, call, "layer", layer, 0, w->n_layers - 1);
 }
 
 /* The shape's place in its type's list, or the end of the list. */
@@ -197,9 +172,11 @@ enum ferry_status ferry_windows_add(struct ferry_windows *windows,
 	const struct shape shape = {n_tokens, seq_len, ns};
 
 	FERRY_TRY(check_layer("windows_add", windows, layer));
-	FERRY_TRY(check_least("windows_add", "n_tokens", n_tokens, 1));
-	FERRY_TRY(check_least("windows_add", "seq_len", seq_len, 1));
-	FERRY_TRY(check_least("windows_add", "ns", ns, 0));
+	FERRY_TRY(check_range(NULL, "windows_add", "n_tokens", n_tokens, 1,
+	                      INT64_MAX));
+	FERRY_TRY(check_range(NULL, "windows_add", "seq_len", seq_len, 1,
+	                      INT64_MAX));
+	FERRY_TRY(check_range(NULL, "windows_add", "ns", ns, 0, INT64_MAX));
 	const int32_t first = windows->first[layer];
 	const int32_t i = find_shape(windows, first, n_tokens, seq_len);
 
@@ -286,8 +263,10 @@ enum ferry_status ferry_windows_get(const struct ferry_windows *windows,
                                     int32_t seq_len, int64_t *window_ns)
 {
 	FERRY_TRY(check_layer("windows_get", windows, layer));
-	FERRY_TRY(check_least("windows_get", "n_tokens", n_tokens, 0));
-	FERRY_TRY(check_least("windows_get", "seq_len", seq_len, 0));
+	FERRY_TRY(check_range(NULL, "windows_get", "n_tokens", n_tokens, 0,
+	                      INT64_MAX));
+	FERRY_TRY(check_range(NULL, "windows_get", "seq_len", seq_len, 0,
+	                      INT64_MAX));
 	if (!window_ns)
 		return ferry_fail(NULL, FERRY_INVAL,
 		                  "windows_get: window_ns is NULL");

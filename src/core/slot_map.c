@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ctx.h"
+#include "range.h"
 
 /* Slots of a rank when the caller did not say. */
 static int32_t even_share(int32_t n_experts, int32_t n_ranks, int32_t rank)
@@ -16,16 +16,12 @@ static int32_t even_share(int32_t n_experts, int32_t n_ranks, int32_t rank)
 static enum ferry_status check(const char *what, const int32_t *expert_slots,
                                int32_t n_experts, int32_t n_ranks)
 {
-	if (n_ranks < 1 || n_ranks > FERRY_MAX_RANKS)
-		return ferry_fail(NULL, FERRY_RANGE,
-		                  "%s: n_ranks is %d, allowed are 1..%d", what,
-		                  n_ranks, FERRY_MAX_RANKS);
-	if (n_experts < 1 || n_experts > FERRY_MAX_EXPERTS)
-		return ferry_fail(NULL, FERRY_RANGE,
-		                  "%s: n_experts is %d, allowed are 1..%d",
-		                  what, n_experts, FERRY_MAX_EXPERTS);
 	int64_t sum = 0;
 
+	FERRY_TRY(check_range(NULL, what, "n_ranks", n_ranks, 1,
+	                      FERRY_MAX_RANKS));
+	FERRY_TRY(check_range(NULL, what, "n_experts", n_experts, 1,
+	                      FERRY_MAX_EXPERTS));
 	for (int32_t r = 0; expert_slots && r < n_ranks; r++) {
 		if (expert_slots[r] < 0)
 			return ferry_fail(NULL, FERRY_RANGE,

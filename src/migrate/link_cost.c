@@ -20,6 +20,7 @@
 
 #include "../core/bits.h"
 #include "../core/clock.h"
+#include "../core/range.h"
 #include "../core/sized.h"
 #include "../fabric/segment.h"
 
@@ -43,33 +44,24 @@ struct meter {
 	int64_t *all;     /* [n_ranks][2][n_ranks] */
 };
 
-static enum ferry_status check_range(struct ferry_world *world,
-                                     const char *field, int64_t value,
-                                     int64_t least, int64_t most)
-{
-	if (value >= least && value <= most)
-		return FERRY_OK;
-	return ferry_fail(&world->ctx, FERRY_RANGE,
-	                  "cost_measure: %s is %lld, allowed are %lld..%lld",
-	                  field, (long long)value, (long long)least,
-	                  (long long)most);
-}
-
 static enum ferry_status check_config(struct ferry_world *world,
                                       const struct ferry_cost_config *given,
                                       struct ferry_cost_config *config)
 {
 	static const struct ferry_cost_config defaults = FERRY_COST_CONFIG_INIT;
+	const char *const call = "cost_measure";
 
 	FERRY_TRY(ferry_sized_copy(config, sizeof(*config),
-	                           given ? given : &defaults, "cost_config"));
+	                           given ? given : &defaults,
+	                           "cost_measure: config"));
 	if (config->max_bytes == 0)
 		config->max_bytes = DEFAULT_BYTES;
 	if (config->rounds == 0)
 		config->rounds = DEFAULT_ROUNDS;
-	FERRY_TRY(check_range(world, "max_bytes", config->max_bytes,
+	FERRY_TRY(check_range(&world->ctx, call, "max_bytes", config->max_bytes,
 	                      LEAST_BYTES, MOST_BYTES));
-	return check_range(world, "rounds", config->rounds, 1, MOST_ROUNDS);
+	return check_range(&world->ctx, call, "rounds", config->rounds, 1,
+	                   MOST_ROUNDS);
 }
 
 /*

@@ -11,6 +11,7 @@
 #include "../balance/problem.h"
 #include "../core/bits.h"
 #include "../core/placement_inner.h"
+#include "../core/range.h"
 #include "../core/sized.h"
 #include "../trace/events.h"
 
@@ -21,10 +22,8 @@ static enum ferry_status enter(struct ferry_splitter *s, const char *call,
 	if (!s)
 		return ferry_fail(NULL, FERRY_INVAL, "%s: splitter is NULL",
 		                  call);
-	if (slot < 0 || slot >= s->config.n_slots)
-		return ferry_fail(&s->world->ctx, FERRY_RANGE,
-		                  "%s: slot is %d, allowed are 0..%d", call,
-		                  slot, s->config.n_slots - 1);
+	FERRY_TRY(check_range(&s->world->ctx, call, "slot", slot, 0,
+	                      s->config.n_slots - 1));
 	FERRY_TRY(ferry_segment_check(s->region.segment));
 	if (s->slots[slot].sent == sent)
 		return FERRY_OK;
@@ -85,18 +84,14 @@ static enum ferry_status check_in(const struct ferry_splitter *s,
 	FERRY_TRY(ferry_sized_copy(own, sizeof(*own), in, "split: in"));
 	if (own->topk == 0)
 		own->topk = s->config.topk;
-	if (own->n_tokens < 0 || own->n_tokens > s->config.max_tokens)
-		return ferry_fail(ctx, FERRY_RANGE,
-		                  "%s: n_tokens is %d, allowed are 0..%d", call,
-		                  own->n_tokens, s->config.max_tokens);
+	FERRY_TRY(check_range(ctx, call, "n_tokens", own->n_tokens, 0,
+	                      s->config.max_tokens));
 	if (own->topk < 1 || own->topk > s->config.topk)
 		return ferry_fail(ctx, FERRY_RANGE,
 		                  "%s: topk is %d, allowed are 0..%d", call,
 		                  own->topk, s->config.topk);
-	if (own->id_type != FERRY_ID_INT32 && own->id_type != FERRY_ID_INT64)
-		return ferry_fail(ctx, FERRY_RANGE,
-		                  "%s: id_type is %d, allowed are 0..1", call,
-		                  (int)own->id_type);
+	FERRY_TRY(check_range(ctx, call, "id_type", (int)own->id_type,
+	                      FERRY_ID_INT32, FERRY_ID_INT64));
 	if (!own->ids && own->n_tokens > 0)
 		return ferry_fail(ctx, FERRY_INVAL, "%s: ids is NULL", call);
 	const size_t id_bytes = own->id_type == FERRY_ID_INT64

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "../core/clock.h"
+#include "../core/range.h"
 #include "../core/sized.h"
 
 enum { MAX_TOPK = 64, MAX_SLOTS = 256 };
@@ -37,33 +38,22 @@ struct card {
 	int32_t fields[N_FIELDS];
 };
 
-static enum ferry_status check_range(const struct ferry_splitter *s,
-                                     const char *name, int32_t value,
-                                     int32_t most)
-{
-	if (value >= 1 && value <= most)
-		return FERRY_OK;
-	return ferry_fail(&s->world->ctx, FERRY_RANGE,
-	                  "splitter_open: %s is %d, allowed are 1..%d", name,
-	                  value, most);
-}
-
 static enum ferry_status check_sizes(const struct ferry_splitter *s)
 {
 	const struct ferry_splitter_config *const c = &s->config;
+	struct ferry_ctx *const ctx = &s->world->ctx;
+	const char *const call = "splitter_open";
 
-	FERRY_TRY(check_range(s, "max_tokens", c->max_tokens, INT32_MAX));
-	FERRY_TRY(check_range(s, "topk", c->topk, MAX_TOPK));
-	FERRY_TRY(check_range(s, "max_experts", c->max_experts,
+	FERRY_TRY(check_range(ctx, call, "max_tokens", c->max_tokens, 1,
+	                      INT32_MAX));
+	FERRY_TRY(check_range(ctx, call, "topk", c->topk, 1, MAX_TOPK));
+	FERRY_TRY(check_range(ctx, call, "max_experts", c->max_experts, 1,
 	                      FERRY_MAX_EXPERTS));
-	FERRY_TRY(check_range(s, "max_expert_slots", c->max_expert_slots,
-	                      FERRY_MAX_EXPERTS));
-	FERRY_TRY(check_range(s, "n_slots", c->n_slots, MAX_SLOTS));
-	if (c->bad_id != FERRY_BAD_ID_ERROR && c->bad_id != FERRY_BAD_ID_SKIP)
-		return ferry_fail(&s->world->ctx, FERRY_RANGE,
-		                  "splitter_open: bad_id is %d, allowed are "
-		                  "0..1",
-		                  (int)c->bad_id);
+	FERRY_TRY(check_range(ctx, call, "max_expert_slots",
+	                      c->max_expert_slots, 1, FERRY_MAX_EXPERTS));
+	FERRY_TRY(check_range(ctx, call, "n_slots", c->n_slots, 1, MAX_SLOTS));
+	FERRY_TRY(check_range(ctx, call, "bad_id", (int)c->bad_id,
+	                      FERRY_BAD_ID_ERROR, FERRY_BAD_ID_SKIP));
 	if (c->group_size < 1 || s->world->n_ranks % c->group_size)
 		return ferry_fail(&s->world->ctx, FERRY_INVAL,
 		                  "splitter_open: group_size is %d, it must "

@@ -12,6 +12,7 @@
 
 #include "../core/bits.h"
 #include "../core/clock.h"
+#include "../core/range.h"
 #include "../core/sized.h"
 #include "../fabric/world.h"
 #include "../trace/events.h"
@@ -39,21 +40,14 @@ static size_t message_bytes(int32_t max_experts)
 	return sizeof(struct message) + (size_t)max_experts * sizeof(int32_t);
 }
 
-static enum ferry_status check_max(const struct ferry_totals *t)
-{
-	if (t->max_experts >= 1 && t->max_experts <= FERRY_MAX_EXPERTS)
-		return FERRY_OK;
-	return ferry_fail(&t->world->ctx, FERRY_RANGE,
-	                  "totals_open: max_experts is %d, allowed are 1..%d",
-	                  t->max_experts, FERRY_MAX_EXPERTS);
-}
-
 /* Before anybody waits for a rank that was refused. */
 static enum ferry_status agree(const struct ferry_totals *t)
 {
 	struct ferry_world *const world = t->world;
 	int32_t *const all = calloc((size_t)world->n_ranks, sizeof(*all));
-	enum ferry_status status = check_max(t);
+	enum ferry_status status =
+		check_range(&world->ctx, "totals_open", "max_experts",
+	                    t->max_experts, 1, FERRY_MAX_EXPERTS);
 
 	if (!all && status == FERRY_OK)
 		status = ferry_fail(&world->ctx, FERRY_NOMEM,
@@ -122,11 +116,8 @@ void ferry_totals_close(struct ferry_totals *totals)
 static enum ferry_status check_in(const struct ferry_totals *t,
                                   const struct ferry_totals_in *in)
 {
-	if (in->n_experts < 1 || in->n_experts > t->max_experts)
-		return ferry_fail(&t->world->ctx, FERRY_RANGE,
-		                  "totals_send: n_experts is %d, allowed are "
-		                  "1..%d",
-		                  in->n_experts, t->max_experts);
+	FERRY_TRY(check_range(&t->world->ctx, "totals_send", "n_experts",
+	                      in->n_experts, 1, t->max_experts));
 	for (int32_t e = 0; in->counts && e < in->n_experts; e++)
 		if (in->counts[e] < 0)
 			return ferry_fail(&t->world->ctx, FERRY_RANGE,
@@ -159,7 +150,8 @@ enum ferry_status ferry_totals_send(struct ferry_totals *totals,
 	if (!totals)
 		return ferry_fail(NULL, FERRY_INVAL,
 		                  "totals_send: totals is NULL");
-	FERRY_TRY(ferry_sized_copy(&given, sizeof(given), in, "totals_in"));
+	FERRY_TRY(
+		ferry_sized_copy(&given, sizeof(given), in, "totals_send: in"));
 	FERRY_TRY(check_in(totals, &given));
 	struct message *own = totals->own;
 	const size_t bytes = (size_t)given.n_experts * sizeof(*own->counts);
@@ -257,7 +249,8 @@ enum ferry_status ferry_totals_recv(struct ferry_totals *totals,
 	if (!totals)
 		return ferry_fail(NULL, FERRY_INVAL,
 		                  "totals_recv: totals is NULL");
-	FERRY_TRY(ferry_sized_copy(&wanted, sizeof(wanted), out, "totals_out"));
+	FERRY_TRY(ferry_sized_copy(&wanted, sizeof(wanted), out,
+	                           "totals_recv: out"));
 	const uint64_t begin_ns = ferry_trace_begin(totals->world->trace);
 	enum ferry_status status =
 		ferry_gather_recv(totals->gather, &all, &round.stride);

@@ -536,7 +536,8 @@ static void bad_arguments(void **state)
 	refused(&c, loads, FERRY_RANGE, "loads[3] is -1, allowed are 0..");
 	loads[3] = FERRY_MAX_LOAD;
 	loads[4] = 1;
-	refused(&c, loads, FERRY_RANGE, "the sum of loads is 1099511627777");
+	refused(&c, loads, FERRY_RANGE,
+	        "the sum of loads[0..7] is 1099511627777");
 	loads[3] = FERRY_MAX_LOAD + 1;
 	refused(&c, loads, FERRY_RANGE, "loads[3] is 1099511627777");
 	refused(&c, NULL, FERRY_INVAL, "loads is NULL");
