@@ -50,7 +50,7 @@ int balance_numbers(const struct opt_command *command,
                     struct balance_numbers *numbers);
 void balance_numbers_free(struct balance_numbers *numbers);
 
-/* Uniform links; NULL after a complaint. free() frees it with its tables. */
+/* Uniform links; free() frees it with its tables. */
 struct ferry_cost *balance_cost(const struct balance_args *args,
                                 bool half_duplex);
 

@@ -271,10 +271,12 @@ static int take_speed(const struct plan_args *args,
 }
 
 static int run_on(const struct plan_args *args, const struct route *route,
-                  struct balance_numbers *numbers, struct plan_report *r,
-                  struct ferry_placement *placement)
+                  const struct balance_numbers *numbers,
+                  const struct plan_report *source,
+                  const struct ferry_placement *placement)
 {
 	struct ferry_plan_in in = FERRY_PLAN_IN_INIT;
+	struct plan_report r = *source;
 	int32_t speed[OPT_LIST_MAX];
 	const int status = take_speed(args, placement, speed);
 
@@ -293,8 +295,8 @@ static int run_on(const struct plan_args *args, const struct route *route,
 	in.rule = (enum ferry_plan_rule)args->common.rule;
 	in.gamma_milli = numbers->gamma_milli;
 	in.tight_bound = args->common.tight_bound;
-	r->step = route->steps[args->step].name;
-	return plan(args, &in, r);
+	r.step = route->steps[args->step].name;
+	return plan(args, &in, &r);
 }
 
 static int check_place(const struct plan_args *args, const struct route *route)
@@ -311,7 +313,7 @@ static int check_place(const struct plan_args *args, const struct route *route)
 }
 
 static int run(struct plan_args *args, const struct route *route,
-               struct plan_report *r)
+               const struct plan_report *source)
 {
 	struct balance_numbers numbers = {0};
 	int status = check_place(args, route);
@@ -329,7 +331,7 @@ static int run(struct plan_args *args, const struct route *route,
 	args->common.ranks = ferry_placement_n_ranks(placement);
 	status = balance_numbers(&command, &args->common, &numbers);
 	if (status == OPT_GO_ON)
-		status = run_on(args, route, &numbers, r, placement);
+		status = run_on(args, route, &numbers, source, placement);
 	balance_numbers_free(&numbers);
 	ferry_placement_destroy(placement);
 	return status;

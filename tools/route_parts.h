@@ -19,6 +19,11 @@ struct route_bytes {
 __attribute__((format(printf, 2, 3))) bool route_fail(struct route_fault *fault,
                                                       const char *fmt, ...);
 
+#ifdef __clang_analyzer__
+/* The analyzer cannot see that it returns false. */
+#define route_fail(...) (route_fail(__VA_ARGS__), false)
+#endif
+
 /* Reads a whole file; route_bytes_free frees. */
 bool route_bytes_read(const char *path, struct route_bytes *bytes,
                       struct route_fault *fault);
