@@ -11,68 +11,49 @@
  * comment, empty lines do not count. Written for people; read without trust.
  */
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ctx.h"
 #include "placement_inner.h"
+#include "text.h"
 
 static const char *const split_names[] = {"even", "quota", "exact"};
 
-/* Where a text goes, and how long the whole of it is. */
-struct text_out {
-	char *buffer;
-	size_t bytes;
-	size_t length;
-};
-
-__attribute__((format(printf, 2, 3))) static void
-write_text(struct text_out *o, const char *form, ...)
-{
-	const bool fits = o->length < o->bytes;
-	va_list args;
-
-	va_start(args, form);
-	const int n = vsnprintf(fits ? o->buffer + o->length : NULL,
-	                        fits ? o->bytes - o->length : 0, form, args);
-	va_end(args);
-	o->length += n > 0 ? (size_t)n : 0;
-}
-
-static void write_slot(struct text_out *o, const struct ferry_placement *p,
+static void write_slot(struct ferry_text *o, const struct ferry_placement *p,
                        int32_t slot)
 {
 	if (p->slot_expert[slot] < 0)
-		write_text(o, " -");
+		ferry_text_add(o, " -");
 	else if (p->quota)
-		write_text(o, " %d*%" PRId64, p->slot_expert[slot],
-		           p->quota[slot]);
+		ferry_text_add(o, " %d*%" PRId64, p->slot_expert[slot],
+		               p->quota[slot]);
 	else
-		write_text(o, " %d", p->slot_expert[slot]);
+		ferry_text_add(o, " %d", p->slot_expert[slot]);
 }
 
 size_t ferry_placement_write(const struct ferry_placement *placement,
                              char *buffer, size_t bytes)
 {
-	struct text_out o = {buffer, buffer ? bytes : 0, 0};
+	struct ferry_text o = {buffer, buffer ? bytes : 0, 0};
 
 	if (o.bytes)
 		buffer[0] = 0;
 	if (!placement)
 		return 0;
-	write_text(&o,
-	           "ferry placement 1\nexperts %d ranks %d split %s version "
-	           "%" PRIu64 "\n",
-	           placement->n_experts, placement->map.n_ranks,
-	           split_names[placement->split], placement->version);
+	ferry_text_add(
+		&o,
+		"ferry placement 1\nexperts %d ranks %d split %s version "
+		"%" PRIu64 "\n",
+		placement->n_experts, placement->map.n_ranks,
+		split_names[placement->split], placement->version);
 	for (int32_t r = 0; r < placement->map.n_ranks; r++) {
-		write_text(&o, "%d:", r);
+		ferry_text_add(&o, "%d:", r);
 		for (int32_t s = placement->map.first_slot[r];
 		     s < placement->map.first_slot[r + 1]; s++)
 			write_slot(&o, placement, s);
-		write_text(&o, "\n");
+		ferry_text_add(&o, "\n");
 	}
 	return o.length;
 }
@@ -112,15 +93,15 @@ static bool is_line_end(const struct text_in *in)
 
 static enum ferry_status expected(const struct text_in *in, const char *what)
 {
+	const int c = in->at < in->end ? (unsigned char)*in->at : -1;
 	char found[16] = "the end";
 
-	if (in->at<in->end && * in->at> ' ' && *in->at < 127)
-		snprintf(found, sizeof(found), "'%c'", *in->at);
-	else if (in->at < in->end && *in->at == '\n')
+	if (c > ' ' && c < 127)
+		snprintf(found, sizeof(found), "'%c'", c);
+	else if (c == '\n')
 		snprintf(found, sizeof(found), "a new line");
-	else if (in->at < in->end)
-		snprintf(found, sizeof(found), "byte %d",
-		         (unsigned char)*in->at);
+	else if (c >= 0)
+		snprintf(found, sizeof(found), "byte %d", c);
 	return ferry_fail(NULL, FERRY_INVAL,
 	                  "placement text: line %" PRId64
 	                  ", column %td: expected %s, found %s",

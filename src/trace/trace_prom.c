@@ -4,10 +4,9 @@
  * that of a channel. Base units: bytes, seconds.
  */
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "../core/text.h"
 #include "events.h"
 
 #define FIELD(field) offsetof(struct ferry_moe_stats, field)
@@ -47,42 +46,20 @@ static const struct ferry_prom_metric metrics[] = {
          FIELD(slowest_peer_ns), "Time waited for the slowest peer."},
 };
 
-/* What was rendered so far; length goes on past the end of the buffer. */
-struct text {
-	char *buffer;
-	size_t bytes;
-	size_t length;
-};
-
-__attribute__((format(printf, 2, 3))) static void add(struct text *text,
-                                                      const char *fmt, ...)
-{
-	const size_t used = text->length < text->bytes ? text->length : 0;
-	const bool full = text->length >= text->bytes;
-	va_list args;
-	int n;
-
-	va_start(args, fmt);
-	n = vsnprintf(full ? NULL : text->buffer + used,
-	              full ? 0 : text->bytes - used, fmt, args);
-	va_end(args);
-	if (n > 0)
-		text->length += (size_t)n;
-}
-
-static void add_label_value(struct text *text, const char *value)
+static void add_label_value(struct ferry_text *text, const char *value)
 {
 	for (; *value; value++) {
 		if (*value == '\n')
-			add(text, "\\n");
+			ferry_text_add(text, "\\n");
 		else if (*value == '"' || *value == '\\')
-			add(text, "\\%c", *value);
+			ferry_text_add(text, "\\%c", *value);
 		else
-			add(text, "%c", *value);
+			ferry_text_add(text, "%c", *value);
 	}
 }
 
-static void add_value(struct text *text, const struct ferry_prom_metric *metric,
+static void add_value(struct ferry_text *text,
+                      const struct ferry_prom_metric *metric,
                       const void *values)
 {
 	const char *field = (const char *)values + metric->offset;
@@ -91,37 +68,38 @@ static void add_value(struct text *text, const struct ferry_prom_metric *metric,
 
 	if (metric->kind == FERRY_PROM_INDEX) {
 		memcpy(&index, field, sizeof(index));
-		add(text, " %" PRId32 "\n", index);
+		ferry_text_add(text, " %" PRId32 "\n", index);
 		return;
 	}
 	memcpy(&value, field, sizeof(value));
 	if (metric->kind == FERRY_PROM_COUNT)
-		add(text, " %" PRIu64 "\n", value);
+		ferry_text_add(text, " %" PRIu64 "\n", value);
 	else if (metric->kind == FERRY_PROM_PPM)
-		add(text, " %" PRIu64 ".%06" PRIu64 "\n", value / 1000000u,
-		    value % 1000000u);
+		ferry_text_add(text, " %" PRIu64 ".%06" PRIu64 "\n",
+		               value / 1000000u, value % 1000000u);
 	else
-		add(text, " %" PRIu64 ".%09" PRIu64 "\n", value / 1000000000u,
-		    value % 1000000000u);
+		ferry_text_add(text, " %" PRIu64 ".%09" PRIu64 "\n",
+		               value / 1000000000u, value % 1000000000u);
 }
 
 size_t ferry_prom_text(const struct ferry_prom *prom, char *buffer,
                        size_t bytes)
 {
-	struct text text = {buffer, bytes, 0};
+	struct ferry_text text = {buffer, bytes, 0};
 
 	for (size_t i = 0; i < prom->n_metrics; i++) {
 		const struct ferry_prom_metric *metric = &prom->metrics[i];
 
 		if (metric->help)
-			add(&text, "# HELP %s %s\n# TYPE %s %s\n", metric->name,
-			    metric->help, metric->name, metric->type);
-		add(&text, "%s{%s=\"", metric->name, prom->label);
+			ferry_text_add(&text, "# HELP %s %s\n# TYPE %s %s\n",
+			               metric->name, metric->help, metric->name,
+			               metric->type);
+		ferry_text_add(&text, "%s{%s=\"", metric->name, prom->label);
 		add_label_value(&text, prom->name ? prom->name : "");
-		add(&text, "\",rank=\"%" PRId32 "\"", prom->rank);
+		ferry_text_add(&text, "\",rank=\"%" PRId32 "\"", prom->rank);
 		if (metric->phase)
-			add(&text, ",phase=\"%s\"", metric->phase);
-		add(&text, "}");
+			ferry_text_add(&text, ",phase=\"%s\"", metric->phase);
+		ferry_text_add(&text, "}");
 		add_value(&text, metric, prom->values);
 	}
 	return text.length;
