@@ -301,14 +301,17 @@ static bool open_layers(struct replay_layer *l)
 	history.n_experts = l->n_experts;
 	history.window = c->past == REPLAY_LAST;
 	l->plan = (struct ferry_plan){.size = sizeof(l->plan)};
-	return route_alloc(n_ranks, 4, &l->expert_slots, l->fault) &&
-	       route_alloc(n_slots, 4, &l->start, l->fault) &&
-	       route_alloc(n_slots, 4, &l->now, l->fault) &&
-	       route_alloc(n_slots, 4, &l->target, l->fault) &&
-	       route_alloc(n_experts, 8, &l->predicted, l->fault) &&
-	       route_alloc(n_experts, 8, &l->past, l->fault) &&
-	       route_alloc(n_slots, 8, &l->quota, l->fault) &&
-	       route_alloc(n_ranks, 8, &l->rank_loads, l->fault) &&
+	return route_alloc(n_ranks, sizeof(*l->expert_slots), &l->expert_slots,
+	                   l->fault) &&
+	       route_alloc(n_slots, sizeof(*l->start), &l->start, l->fault) &&
+	       route_alloc(n_slots, sizeof(*l->now), &l->now, l->fault) &&
+	       route_alloc(n_slots, sizeof(*l->target), &l->target, l->fault) &&
+	       route_alloc(n_experts, sizeof(*l->predicted), &l->predicted,
+	                   l->fault) &&
+	       route_alloc(n_experts, sizeof(*l->past), &l->past, l->fault) &&
+	       route_alloc(n_slots, sizeof(*l->quota), &l->quota, l->fault) &&
+	       route_alloc(n_ranks, sizeof(*l->rank_loads), &l->rank_loads,
+	                   l->fault) &&
 	       replay_check(l, ferry_planner_create(l->n_experts, l->n_slots,
 	                                            c->n_ranks, &l->planner)) &&
 	       replay_check(l, ferry_history_create(&history, &l->history));

@@ -152,7 +152,7 @@ FERRY_API int32_t ferry_windows_layer(const struct ferry_windows *windows,
  * Notes that the attention of a layer, and of all of its type, took ns with
  * n_tokens tokens (>= 1) in sequences of seq_len (>= 1). Of one shape the
  * shortest time counts. One thread at a time.
- * Errors: INVAL, RANGE (max_shapes too).
+ * Errors: INVAL, RANGE (max_shapes too), NOMEM.
  */
 FERRY_API enum ferry_status ferry_windows_add(struct ferry_windows *windows,
                                               int32_t layer, int32_t n_tokens,

@@ -17,7 +17,7 @@ extern "C" {
 /** What to place. Zero means default. */
 struct ferry_eplb_config {
 	size_t size;
-	int32_t n_experts;
+	int32_t n_experts; /* 1..FERRY_MAX_EXPERTS */
 	int32_t n_ranks;
 	int32_t n_slots;  /* of all ranks, >= n_experts; 0: n_experts. As even
 	                   * as possible over the ranks, the first one more */
@@ -52,8 +52,8 @@ struct ferry_history;
 /** How much of the past counts. */
 struct ferry_history_config {
 	size_t size;
-	int32_t n_layers;
-	int32_t n_experts;
+	int32_t n_layers;  /* 1..65536 */
+	int32_t n_experts; /* 1..FERRY_MAX_EXPERTS */
 	int32_t window;    /* newest steps that count, 1..; 0: all */
 	int32_t decay_ppm; /* a step counts this many millionths of the one
 	                      * after it; 0: 1000000 (all alike) */
@@ -63,7 +63,7 @@ struct ferry_history_config {
 		sizeof(struct ferry_history_config), 0, 0, 0, 0                \
 	}
 
-/** Makes an empty history. Errors: INVAL, NOMEM. */
+/** Makes an empty history. Local. Errors: INVAL, RANGE, NOMEM. */
 FERRY_API enum ferry_status
 ferry_history_create(const struct ferry_history_config *config,
                      struct ferry_history **history) FERRY_MUST_CHECK;
