@@ -11,7 +11,7 @@
 #include "alloc.h"
 #include "json.h"
 
-enum { BAR_COLUMNS = 24, TEXT_COLUMNS = 79, INDENT = 2 };
+enum { BAR_COLUMNS = 24, TEXT_COLUMNS = 79, INDENT = 2, TEXT_BYTES = 2048 };
 
 static int32_t n_ranks(const struct plan_report *r)
 {
@@ -38,10 +38,17 @@ char *plan_placement_text(const struct ferry_placement *placement)
 /* Why the move was chosen, without the newline at the end, to be freed. */
 static char *move_text(const struct plan_report *r, int32_t move)
 {
-	const size_t n = ferry_plan_explain(r->in, r->plan, move, NULL, 0);
-	char *const text = alloc_or_exit(n + 1, 1);
+	size_t bytes = TEXT_BYTES, n;
+	char *text = alloc_or_exit(bytes, 1);
 
-	ferry_plan_explain(r->in, r->plan, move, text, n + 1);
+	/* Seldom twice: a large plan's explanation takes milliseconds. */
+	n = ferry_plan_explain(r->in, r->plan, move, text, bytes);
+	if (n >= bytes) {
+		free(text);
+		bytes = n + 1;
+		text = alloc_or_exit(bytes, 1);
+		n = ferry_plan_explain(r->in, r->plan, move, text, bytes);
+	}
 	for (size_t end = n; end > 0 && text[end - 1] == '\n'; end--)
 		text[end - 1] = 0;
 	return text;

@@ -51,7 +51,12 @@ struct ferry_cost {
 enum ferry_plan_rule {
 	/** Best of a fixed set of greedy orders and a bisection. */
 	FERRY_RULE_PORTFOLIO = 0,
-	/** FreeBalance's text: candidates sorted once, taken in that order. */
+	/**
+	 * FreeBalance's text: candidates sorted once, taken in that order. All
+	 * ranks above the mean meet all below: for studies, not for large
+	 * worlds. 8192 experts on 1024 ranks and 256 swaps take 40 s, where
+	 * PORTFOLIO takes 1 s.
+	 */
 	FERRY_RULE_SORTED = 1,
 	/** FreeBalance's Algorithm 1: the best candidate, again and again. */
 	FERRY_RULE_RESELECT = 2,
@@ -177,7 +182,8 @@ ferry_plan_make(struct ferry_planner *planner, const struct ferry_plan_in *in,
 /**
  * The placement after a plan: same slots and split; version is that of
  * placement plus one. With split QUOTA the quotas of `loads` are computed anew
- * (loads may be NULL otherwise). Errors: INVAL, RANGE, NOMEM.
+ * (loads may be NULL otherwise). Moves are those of `placement`, in all that they
+ * say; the hash is not looked at. Errors: INVAL, RANGE, NOMEM.
  */
 FERRY_API enum ferry_status
 ferry_plan_apply(const struct ferry_placement *placement,
@@ -188,7 +194,8 @@ ferry_plan_apply(const struct ferry_placement *placement,
  * Why a move was chosen, as text: which expert, from where to where, what it
  * costs, what it gains. buffer[bytes] is always terminated. Returns the length
  * of the whole text without the 0, as snprintf does; 0 for a move that is not
- * in the plan, for a plan that is not one of `in`, and for NULL. Allocates.
+ * in the plan, for a plan that is not one of `in`, and for NULL. Allocates, and
+ * takes about as long as counting all loads twice: some ms for 8192 experts.
  */
 FERRY_API size_t ferry_plan_explain(const struct ferry_plan_in *in,
                                     const struct ferry_plan *plan, int32_t move,

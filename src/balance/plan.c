@@ -80,12 +80,14 @@ void ferry_planner_destroy(struct ferry_planner *planner)
 
 static enum ferry_status check_plan(const struct ferry_plan *plan)
 {
-	if (plan && plan->size >= sizeof(*plan))
+	if (!plan)
+		return ferry_fail(NULL, FERRY_INVAL, "plan: plan is NULL");
+	if (plan->size >= sizeof(*plan))
 		return FERRY_OK;
 	return ferry_fail(NULL, FERRY_INVAL,
-	                  "plan: %s, plan->size must be sizeof(*plan), %zu",
-	                  plan ? "it has another size" : "plan is NULL",
-	                  sizeof(*plan));
+	                  "plan: plan->size is %zu, allowed is sizeof(*plan), "
+	                  "%zu, or more",
+	                  plan->size, sizeof(*plan));
 }
 
 /* Whether the fullest rank is so near the mean that the layer stays as is. */

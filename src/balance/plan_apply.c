@@ -16,6 +16,31 @@ static enum ferry_status move_misfit(int32_t i, const char *name, int32_t slot,
 	                  i, name, slot, found, expert);
 }
 
+static enum ferry_status other_misfit(int32_t i, const char *name,
+                                      int32_t given, int32_t wanted)
+{
+	return ferry_fail(NULL, FERRY_INVAL,
+	                  "plan_apply: moves[%d].%s is %d, by its slot and "
+	                  "kind it is %d",
+	                  i, name, given, wanted);
+}
+
+/* What a move says twice: nobody may act on either alone. */
+static enum ferry_status check_rest(const struct ferry_placement *p,
+                                    const struct ferry_move *m, int32_t i)
+{
+	const int32_t from = p->map.slot_rank[m->from_slot];
+	const int32_t to = p->map.slot_rank[m->to_slot];
+
+	if (m->kind == FERRY_MOVE_COPY && m->other != -1)
+		return other_misfit(i, "other", m->other, -1);
+	if (m->from_rank != from)
+		return other_misfit(i, "from_rank", m->from_rank, from);
+	if (m->to_rank != to)
+		return other_misfit(i, "to_rank", m->to_rank, to);
+	return FERRY_OK;
+}
+
 static enum ferry_status apply_move(const struct ferry_placement *p,
                                     const struct ferry_move *m, int32_t i,
                                     int32_t *slot_expert)
@@ -33,6 +58,7 @@ static enum ferry_status apply_move(const struct ferry_placement *p,
 		                  "plan_apply: moves[%d] is from slot %d to "
 		                  "%d, slots are 0..%d",
 		                  i, m->from_slot, m->to_slot, n - 1);
+	FERRY_TRY(check_rest(p, m, i));
 	int32_t *const from = &slot_expert[m->from_slot];
 	int32_t *const to = &slot_expert[m->to_slot];
 

@@ -172,12 +172,19 @@ static bool make_one(struct ferry_planner *pl, const struct ferry_move *m)
 	if (!is_sane(&pl->problem, m))
 		return false;
 	ferry_plan_add(pl, move);
-	if (ferry_plan_must_settle(pl))
-		ferry_plan_settle(pl);
 	return true;
 }
 
-/* Makes the moves up to the one to be explained. */
+static void settle(struct ferry_planner *pl)
+{
+	if (ferry_plan_must_settle(pl))
+		ferry_plan_settle(pl);
+}
+
+/*
+ * Makes the moves up to the one to be explained. Loads are settled where they
+ * are looked at only: that is what takes time.
+ */
 static bool set_scene(struct scene *s)
 {
 	struct ferry_planner *const pl = s->pl;
@@ -186,6 +193,7 @@ static bool set_scene(struct scene *s)
 	for (int32_t i = 0; i < s->number; i++)
 		if (!make_one(pl, &s->plan->moves[i]))
 			return false;
+	settle(pl);
 	s->m = &s->plan->moves[s->number];
 	if (!is_sane(&pl->problem, s->m))
 		return false;
@@ -194,6 +202,7 @@ static bool set_scene(struct scene *s)
 	s->max_before = ferry_problem_max_load(&pl->problem, pl->load);
 	if (!make_one(pl, s->m))
 		return false;
+	settle(pl);
 	s->from_after = pl->load[s->m->from_rank];
 	s->to_after = pl->load[s->m->to_rank];
 	s->max_after = ferry_problem_max_load(&pl->problem, pl->load);

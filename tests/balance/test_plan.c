@@ -459,8 +459,13 @@ static void bad_calls(void **state)
 	assert_int_equal(ferry_plan_make(small, &in, &plan), FERRY_INVAL);
 	assert_int_equal(ferry_plan_make(NULL, &in, &plan), FERRY_INVAL);
 	assert_int_equal(ferry_plan_make(planner, &in, NULL), FERRY_INVAL);
-	plan.size = 0;
+	assert_string_equal(ferry_last_error(), "plan: plan is NULL");
+	plan.size = 8;
 	assert_int_equal(ferry_plan_make(planner, &in, &plan), FERRY_INVAL);
+	assert_non_null(strstr(ferry_last_error(), "plan: plan->size is 8, "
+	                                           "allowed is sizeof"));
+	plan.size = sizeof(plan) + 8;
+	assert_int_equal(ferry_plan_make(planner, &in, &plan), FERRY_OK);
 	ferry_planner_destroy(small);
 	ferry_planner_destroy(NULL);
 	ferry_placement_destroy(p);

@@ -294,6 +294,19 @@ static void refuses_other_plans(void **state)
 	assert_int_equal(ferry_plan_apply(p, NULL, loads, &next), FERRY_INVAL);
 	assert_int_equal(ferry_plan_apply(p, &plan, loads, NULL), FERRY_INVAL);
 	assert_int_equal(ferry_plan_apply(q, &plan, NULL, &next), FERRY_INVAL);
+	plan.moves[0].from_rank = INT32_MAX;
+	refuses(p, FERRY_INVAL,
+	        "moves[0].from_rank is 2147483647, by its slot and kind it is "
+	        "0");
+	plan.moves[0].from_rank = 0;
+	plan.moves[0].to_rank = -1;
+	refuses(p, FERRY_INVAL,
+	        "moves[0].to_rank is -1, by its slot and kind it is 1");
+	plan.moves[0].to_rank = 1;
+	plan.moves[0].kind = FERRY_MOVE_COPY;
+	refuses(p, FERRY_INVAL,
+	        "moves[0].other is 2, by its slot and kind it is -1");
+	plan.moves[0].kind = FERRY_MOVE_SWAP;
 	plan.moves[0].expert = 3;
 	refuses(p, FERRY_INVAL,
 	        "moves[0].from_slot is 0 and holds expert 0, by the plan it "
