@@ -105,11 +105,20 @@ struct ferry_plan_in {
 	 * experts on 8 ranks and 4 swaps, 5 for 512 on 64 and 16.
 	 */
 	bool thorough;
+	/*
+	 * With split EXACT: after the moves that gain something, copies into
+	 * all empty slots that max_copies and the windows leave, of the
+	 * experts with most tokens a slot, with which the exact split repairs
+	 * wrong predictions. Not where threshold_ppm leaves the layer as it
+	 * is. A swapped expert is not copied.
+	 */
+	bool spare_copies;
 };
 #define FERRY_PLAN_IN_INIT                                                     \
 	{                                                                      \
 		sizeof(struct ferry_plan_in), NULL, NULL, NULL, 0, 0, 0, NULL, \
-			0, NULL, 0, FERRY_RULE_PORTFOLIO, 0, false, false      \
+			0, NULL, 0, FERRY_RULE_PORTFOLIO, 0, false, false,     \
+			false                                                  \
 	}
 
 enum ferry_move_kind {

@@ -15,8 +15,8 @@ static enum ferry_status allocate(struct ferry_planner *pl)
 	const size_t n_experts = (size_t)pl->problem.max_experts;
 	int64_t *const wide =
 		malloc((4 * n_ranks + 2 * n_slots) * sizeof(*wide));
-	int32_t *const narrow = malloc((n_ranks + 2 * n_slots + n_experts + 1) *
-	                               sizeof(*narrow));
+	int32_t *const narrow = malloc(
+		(n_ranks + 2 * n_slots + 2 * n_experts + 1) * sizeof(*narrow));
 
 	/* One block each, which begins with load and with slot_after. */
 	pl->load = wide;
@@ -34,6 +34,7 @@ static enum ferry_status allocate(struct ferry_planner *pl)
 	pl->replicas_after = narrow + n_slots;
 	pl->free_slots = pl->replicas_after + n_slots;
 	pl->first_after = pl->free_slots + n_ranks;
+	pl->n_copies = pl->first_after + n_experts + 1;
 	FERRY_TRY(ferry_bound_init(&pl->bound, pl->problem.max_slots,
 	                           pl->problem.max_ranks));
 	return ferry_board_init(&pl->search.board, pl->problem.max_slots,
@@ -98,12 +99,10 @@ static bool is_below_threshold(const struct ferry_problem *p,
 	       (__int128_t)p->threshold_ppm * p->total * FERRY_SPEED_NORMAL;
 }
 
-/* Leaves the plan in the making. */
-static void choose_moves(struct ferry_planner *pl, int64_t load_before)
+/* Leaves the plan in the making, with what the rule finds to gain. */
+static void choose_gains(struct ferry_planner *pl, int64_t load_before)
 {
-	ferry_plan_reset(pl);
-	if (is_below_threshold(&pl->problem, load_before) ||
-	    load_before <= pl->simple_bound)
+	if (load_before <= pl->simple_bound)
 		return;
 	if (pl->problem.rule == FERRY_RULE_PORTFOLIO)
 		ferry_plan_portfolio(pl);
@@ -116,6 +115,18 @@ static void choose_moves(struct ferry_planner *pl, int64_t load_before)
 	/* Weights are rounded, and what is reported is not. */
 	if (ferry_problem_max_load(&pl->problem, pl->load) > load_before)
 		ferry_plan_reset(pl);
+}
+
+static void choose_moves(struct ferry_planner *pl, int64_t load_before)
+{
+	const struct ferry_problem *const p = &pl->problem;
+
+	ferry_plan_reset(pl);
+	if (is_below_threshold(p, load_before))
+		return;
+	choose_gains(pl, load_before);
+	if (p->spare_copies)
+		ferry_plan_add_spare_copies(pl);
 }
 
 static struct ferry_move describe(const struct ferry_problem *p,
@@ -150,7 +161,9 @@ static void write_moves(struct ferry_planner *pl, struct ferry_plan *plan)
 
 		*m = describe(p, pl->moves[i]);
 		ferry_plan_add(pl, pl->moves[i]);
-		if (ferry_plan_must_settle(pl))
+		/* No copy makes the fullest rank less full than the bound. */
+		if (ferry_plan_must_settle(pl) &&
+		    (m->kind == FERRY_MOVE_SWAP || before > pl->simple_bound))
 			ferry_plan_settle(pl);
 		const int64_t after = ferry_problem_max_load(p, pl->load);
 

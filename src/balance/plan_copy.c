@@ -10,6 +10,10 @@
  *
  * Under EVEN a copy takes what the rule gives it: the best one of the fullest
  * rank, again and again.
+ *
+ * Spare copies come last. By the loads at hand they promise nothing; but the
+ * exact split can shift tokens only between ranks that hold the same expert,
+ * so the more of these there are, the more of a wrong prediction it repairs.
  */
 #include <string.h>
 
@@ -286,4 +290,66 @@ void ferry_plan_add_copies(struct ferry_planner *pl)
 		spill_to_least(pl);
 	ferry_plan_settle(pl);
 	ferry_plan_keep_better(pl);
+}
+
+/* A copy of the expert to the rank with most slots left; false: none may be. */
+static bool find_spare_rank(const struct ferry_planner *pl, int32_t expert,
+                            struct plan_move *move)
+{
+	const struct ferry_problem *const p = &pl->problem;
+	int32_t most = 0;
+
+	for (int32_t r = 0; r < p->n_ranks; r++)
+		for (int32_t i = p->first_replica[expert];
+		     pl->free_slots[r] > most &&
+		     i < p->first_replica[expert + 1];
+		     i++) {
+			struct plan_move m;
+
+			if (!may_copy(pl, p->replicas[i], r, &m))
+				continue;
+			most = pl->free_slots[r];
+			*move = m;
+		}
+	return most > 0;
+}
+
+/*
+ * A copy of the expert with most tokens a slot. What may not be copied once may
+ * not later, either: room only shrinks.
+ */
+static bool find_spare_copy(struct ferry_planner *pl, struct plan_move *best)
+{
+	const struct ferry_problem *const p = &pl->problem;
+	int32_t found = -1;
+
+	for (int32_t e = 0; e < p->n_experts; e++) {
+		if (pl->n_copies[e] == 0 ||
+		    (found >= 0 &&
+		     (__int128_t)p->loads[e] * pl->n_copies[found] <=
+		             (__int128_t)p->loads[found] * pl->n_copies[e]))
+			continue;
+		if (find_spare_rank(pl, e, best))
+			found = e;
+		else
+			pl->n_copies[e] = 0;
+	}
+	return found >= 0;
+}
+
+void ferry_plan_add_spare_copies(struct ferry_planner *pl)
+{
+	const struct ferry_problem *const p = &pl->problem;
+	struct plan_move move;
+
+	if (p->placement->split != FERRY_SPLIT_EXACT)
+		return;
+	ferry_plan_settle(pl);
+	count_free_slots(pl);
+	for (int32_t e = 0; e < p->n_experts; e++)
+		pl->n_copies[e] = pl->first_after[e + 1] - pl->first_after[e];
+	while (find_spare_copy(pl, &move)) {
+		add_copy(pl, move);
+		pl->n_copies[p->slot_expert[move.from_slot]]++;
+	}
 }

@@ -52,7 +52,8 @@ uint64_t ferry_plan_hash_inputs(const struct ferry_problem *p)
 	h = hash_u64(h, (uint64_t)p->max_swaps << 32 | (uint32_t)p->max_copies);
 	h = hash_u64(h, (uint64_t)p->rule << 32 | (uint32_t)p->gamma_milli);
 	h = hash_u64(h, (uint64_t)p->threshold_ppm);
-	h = hash_u64(h, (uint64_t)p->thorough << 2 |
+	h = hash_u64(h, (uint64_t)p->spare_copies << 3 |
+	                        (uint64_t)p->thorough << 2 |
 	                        (uint64_t)p->has_speed << 1 | p->has_cost);
 	for (int32_t r = 0; p->has_speed && r < p->n_ranks; r++)
 		h = hash_u64(h, (uint64_t)p->speed[r]);

@@ -57,6 +57,7 @@ struct ferry_planner {
 	int32_t *free_slots; /* [n_ranks] copies that may still come */
 	int64_t *spilt_load; /* [n_ranks] loads, some of them given away */
 	int64_t *slot_left;  /* [n_slots] what a slot has not given away */
+	int32_t *n_copies;   /* [n_experts] slots with it, 0: no more of it */
 };
 
 static inline int64_t plan_time(const struct ferry_planner *pl, int32_t rank)
@@ -112,6 +113,12 @@ bool ferry_plan_must_settle(const struct ferry_planner *pl);
  * the best so far.
  */
 void ferry_plan_add_copies(struct ferry_planner *pl);
+
+/*
+ * Under EXACT: adds copies to the plan in the making while any may come, and
+ * leaves its loads as they were.
+ */
+void ferry_plan_add_spare_copies(struct ferry_planner *pl);
 
 struct plan_value ferry_plan_value_of(const struct ferry_planner *pl);
 bool ferry_plan_is_better(const struct plan_value *a,

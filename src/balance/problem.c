@@ -393,6 +393,7 @@ enum ferry_status ferry_problem_fill(struct ferry_problem *p,
 	                                       : in->gamma_milli;
 	p->tight_bound = in->tight_bound;
 	p->thorough = in->thorough;
+	p->spare_copies = in->spare_copies;
 	take_speed(p, in);
 	take_loads(p);
 	return FERRY_OK;

@@ -49,6 +49,7 @@ struct ferry_problem {
 	int32_t gamma_milli; /* 0: none */
 	bool tight_bound;
 	bool thorough;
+	bool spare_copies;
 	struct ferry_sharing sharing; /* of the loads, where split is EXACT */
 	int32_t max_experts;          /* what there is memory for */
 	int32_t max_slots;

@@ -302,6 +302,71 @@ static void copy_shares(void **state)
 	}
 }
 
+/* Copies of a plan for even loads, whose empty slots may be filled. */
+static int32_t n_spare(const struct ferry_plan_in *in)
+{
+	struct ferry_plan_in own = *in;
+
+	own.spare_copies = false;
+	plan_and_check(planner, &own, &plan);
+	assert_int_equal(plan.n_moves, 0);
+	const uint64_t hash = plan.hash;
+
+	own.spare_copies = true;
+	plan_and_check(planner, &own, &plan);
+	assert_false(plan.hash == hash);
+	for (int32_t i = 0; i < plan.n_moves; i++) {
+		assert_int_equal(plan.moves[i].kind, FERRY_MOVE_COPY);
+		assert_int_equal(plan.moves[i].gain, 0);
+	}
+	return plan.n_moves;
+}
+
+/* Of the experts with most tokens a slot, as far as all limits let them come.
+ */
+static void spare_copies(void **state)
+{
+	static const int32_t map[] = {0, 1, -1, -1, 2, 3, -1, -1};
+	static const int32_t slots[] = {4, 4};
+	static const int64_t loads[] = {60, 31, 50, 41};
+	static const int64_t alpha[] = {10, 10, 10, 10}, ps[4];
+	struct ferry_placement *const p =
+		mapped(map, slots, 4, 2, FERRY_SPLIT_EXACT);
+	struct ferry_placement *const even =
+		mapped(map, slots, 4, 2, FERRY_SPLIT_EVEN);
+	struct ferry_cost cost = FERRY_COST_INIT;
+	struct ferry_plan_in in = FERRY_PLAN_IN_INIT;
+
+	(void)state;
+	in.placement = p;
+	in.loads = loads;
+	in.max_copies = 2;
+	assert_int_equal(n_spare(&in), 4);
+	in.max_copies = 1;
+	assert_int_equal(n_spare(&in), 2);
+	assert_int_equal(plan.moves[0].expert, 0);
+	assert_int_equal(plan.moves[1].expert, 2);
+	in.placement = even;
+	assert_int_equal(n_spare(&in), 0);
+	in.placement = p;
+	in.max_copies = 0;
+	assert_int_equal(n_spare(&in), 0);
+	in.max_copies = 2;
+	in.threshold_ppm = 1000001;
+	assert_int_equal(n_spare(&in), 0);
+	in.threshold_ppm = 0;
+	cost.n_ranks = 2;
+	cost.alpha_ns = alpha;
+	cost.ps_per_byte = ps;
+	in.cost = &cost;
+	in.window_ns = 9;
+	assert_int_equal(n_spare(&in), 0);
+	in.window_ns = 19; /* one out of each rank, and one into it */
+	assert_int_equal(n_spare(&in), 2);
+	ferry_placement_destroy(p);
+	ferry_placement_destroy(even);
+}
+
 /* Swaps after as many copies as a plan may have. */
 static void most_moves(void **state)
 {
@@ -327,6 +392,10 @@ static void most_moves(void **state)
 		in.max_copies = 8;
 		plan_and_check(planner, &in, &plan);
 		assert_true(plan.n_moves > 0);
+		in.spare_copies = splits[i] == FERRY_SPLIT_EXACT;
+		plan_and_check(planner, &in, &plan);
+		if (in.spare_copies)
+			assert_int_equal(plan.n_moves, FERRY_PLAN_MOVES);
 		ferry_placement_destroy(p);
 	}
 }
@@ -486,6 +555,7 @@ int main(void)
 		cmocka_unit_test(slow_rank),
 		cmocka_unit_test(replicas_are_kept_apart),
 		cmocka_unit_test(copy_shares),
+		cmocka_unit_test(spare_copies),
 		cmocka_unit_test(most_moves),
 		cmocka_unit_test(threshold),
 		cmocka_unit_test(hash_tells_inputs),

@@ -92,6 +92,7 @@ static void make_case(struct random_case *c,
 	c->in.threshold_ppm = below(4) ? 0 : 1000000 + below(500000);
 	c->in.tight_bound = below(4) == 0;
 	c->in.thorough = below(4) == 0;
+	c->in.spare_copies = below(2);
 	if (below(3) == 0)
 		make_cost(c, n_ranks);
 }
@@ -109,7 +110,7 @@ static void plans_are_plans(void **state)
 			random_map(&seed, 1 + below(9), splits[below(2)]);
 
 		make_case(&c, p);
-		if (ferry_placement_split(p) == FERRY_SPLIT_EVEN && !below(3))
+		if (!below(3))
 			c.in.speed = c.speed;
 		plan_and_check(planner, &c.in, &plan);
 		again.size = sizeof(again);
