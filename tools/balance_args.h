@@ -21,6 +21,7 @@ struct balance_args {
 	int64_t window_us, expert_bytes, alpha_us, beta_gbps;
 	const char *threshold, *gamma;
 	int rule, split;
+	bool fill; /* all empty slots */
 	bool tight_bound;
 	int64_t seed;
 };

@@ -51,6 +51,9 @@ static const struct opt options[] = {
 	{"copies", 'm', OPT_INT, COMMON(copies), "M", "0", 0, 1 << 10, NULL,
          "copies into each rank, into its empty slots; without --placement, "
          "and where the loads have no slot_expert, it gets M of those"},
+	{"fill", 0, OPT_FLAG, COMMON(fill), NULL, NULL, 0, 0, NULL,
+         "as many copies as --copies and the window let come, also where loads "
+         "are even without: what the exact split repairs with"},
 	{"split", 0, OPT_CHOICE, COMMON(split), "RULE", "exact", 0, 0,
          balance_splits,
          "how a replicated expert's tokens are shared, without --placement"},
@@ -295,6 +298,7 @@ static int run_on(const struct plan_args *args, const struct route *route,
 	in.rule = (enum ferry_plan_rule)args->common.rule;
 	in.gamma_milli = numbers->gamma_milli;
 	in.tight_bound = args->common.tight_bound;
+	in.spare_copies = args->common.fill;
 	r.step = route->steps[args->step].name;
 	return plan(args, &in, &r);
 }

@@ -17,7 +17,7 @@ struct replay_args {
 	struct balance_args common; /* first */
 	const char *policy, *predict, *steps, *start;
 	int history;
-	bool fill, persist, json;
+	bool persist, json;
 };
 
 #define AT(field)     offsetof(struct replay_args, field)
@@ -63,9 +63,9 @@ static const struct opt options[] = {
 	{"replicas", 'm', OPT_INT, COMMON(copies), "M", "0", 0, 1 << 10, NULL,
          "spare slots of each rank: for copies that last a step, for more "
          "replicas with eplb; freebalance leaves them empty"},
-	{"fill", 0, OPT_FLAG, AT(fill), NULL, NULL, 0, 0, NULL,
+	{"fill", 0, OPT_FLAG, COMMON(fill), NULL, NULL, 0, 0, NULL,
          "ferry: copies into all spare slots, also where predicted loads are "
-         "even without: the exact split repairs more; not with --window-us"},
+         "even without: the exact split repairs more"},
 	{"split", 0, OPT_CHOICE, COMMON(split), "RULE", "exact", 0, 0,
          balance_splits,
          "who serves the tokens of a replicated expert: even; quota, by "
@@ -305,7 +305,7 @@ static void configure(const struct replay_args *args,
 	config->expert_bytes = c->expert_bytes;
 	config->past = (enum replay_past)args->history;
 	config->persist = args->persist;
-	config->fill = args->fill;
+	config->fill = c->fill;
 	config->rule = c->rule ? FERRY_RULE_RESELECT : FERRY_RULE_SORTED;
 	config->tight_bound = c->tight_bound;
 	config->seed = (uint64_t)c->seed;
@@ -328,9 +328,6 @@ int cmd_replay(int argc, char **argv)
 	ask.n_experts = (int32_t)args.common.experts;
 	ask.n_layers = (int32_t)args.common.layers;
 	configure(&args, &config);
-	if (args.fill && args.common.window_us)
-		return opt_complain(&command, "--fill is not bounded by "
-		                              "--window-us");
 	if (!(n = parse_policies(args.policy, policies)) ||
 	    parse_steps(args.steps, &ask) != OPT_GO_ON ||
 	    parse_predict(args.predict, &config) != OPT_GO_ON)

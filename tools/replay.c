@@ -124,6 +124,7 @@ static void plan_for(const struct replay_layer *l,
 	in->window_ns = c->window_ns;
 	in->threshold_ppm = c->threshold_ppm;
 	in->tight_bound = c->tight_bound;
+	in->spare_copies = c->fill;
 	if (l->policy == REPLAY_FREEBALANCE) {
 		in->cost = c->half_duplex;
 		in->rule = c->rule;
@@ -172,19 +173,6 @@ static void take_moves(struct replay_layer *l, struct replay_cell *cell)
 	}
 }
 
-/* Fills what the plan left empty: *after becomes another placement. */
-static bool fill_slots(struct replay_layer *l, struct replay_cell *cell,
-                       struct ferry_placement **after)
-{
-	const int32_t n = replay_fill(l, *after);
-
-	ferry_placement_destroy(*after);
-	*after = NULL;
-	cell->n_copies += n;
-	cell->n_fetched += n;
-	return place(l, l->target, after);
-}
-
 static bool run_plan(struct replay_layer *l,
                      const struct ferry_placement *before,
                      struct ferry_plan_in *in, struct replay_cell *cell,
@@ -196,11 +184,8 @@ static bool run_plan(struct replay_layer *l,
 		return false;
 	cell->plan_ns = (int64_t)(ferry_now_ns() - begin_ns);
 	take_moves(l, cell);
-	if (!replay_check(
-		    l, ferry_plan_apply(before, &l->plan, l->predicted, after)))
-		return false;
-	return !l->config->fill || l->policy != REPLAY_FERRY ||
-	       fill_slots(l, cell, after);
+	return replay_check(
+		l, ferry_plan_apply(before, &l->plan, l->predicted, after));
 }
 
 static bool run_history(struct replay_layer *l, int32_t step,

@@ -40,7 +40,7 @@ struct replay_config {
 	int32_t n_ranks;
 	int32_t max_swaps; /* as in struct ferry_plan_in */
 	int32_t replicas;  /* empty slots of each rank, for copies */
-	bool fill;         /* also those that a plan leaves empty */
+	bool fill;         /* spare_copies, too */
 	enum ferry_split split;
 	const struct ferry_cost *cost;        /* NULL: moves cost nothing */
 	const struct ferry_cost *half_duplex; /* FreeBalance's formula */

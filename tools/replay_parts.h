@@ -31,12 +31,6 @@ bool replay_check(struct replay_layer *l, enum ferry_status status);
 /* What the plan is made from, into l->predicted. */
 void replay_predict(struct replay_layer *l, int32_t step);
 
-/*
- * Fills the empty slots of p with copies, into l->target: the experts of all
- * slots. Returns how many.
- */
-int32_t replay_fill(struct replay_layer *l, const struct ferry_placement *p);
-
 /* What history knows before this step, into l->past. */
 bool replay_know(struct replay_layer *l, int32_t step);
 

@@ -199,6 +199,36 @@ static void test_budget(void **state)
 	}
 }
 
+/* Even loads gain nothing by copies; --fill makes them. */
+static void test_fill(void **state)
+{
+	const char *const lines[] = {
+		"--loads plan_fill.csv --ranks 2 --copies 1",
+		"--loads plan_fill.csv --ranks 2 --copies 1 --fill"};
+
+	(void)state;
+	write_file("plan_fill.csv", "6,4,7,3\n");
+	for (int i = 0; i < 2; i++) {
+		cJSON *const o = plan(lines[i]);
+		const cJSON *const moves = cJSON_GetObjectItem(o, "moves");
+		const cJSON *move;
+
+		assert_int_equal(cJSON_GetArraySize(moves), i ? 2 : 0);
+		cJSON_ArrayForEach(move, moves)
+		{
+			assert_string_equal(text(move, "kind"), "copy");
+			assert_int_equal((int)number(move, "gain"), 0);
+		}
+		if (i) /* the one with most tokens first */
+			assert_int_equal(
+				(int)number(cJSON_GetArrayItem(moves, 0),
+			                    "expert"),
+				2);
+		cJSON_Delete(o);
+	}
+	unlink("plan_fill.csv");
+}
+
 static void test_threshold(void **state)
 {
 	cJSON *const o = plan("--generate lognormal:0.5 --experts 32 --ranks 4 "
@@ -297,6 +327,7 @@ int main(void)
 		cmocka_unit_test(test_slots_of_the_loads),
 		cmocka_unit_test(test_speed),
 		cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_fill),
 		cmocka_unit_test(test_threshold),
 		cmocka_unit_test(test_text),
 		cmocka_unit_test(test_text_is_narrow),

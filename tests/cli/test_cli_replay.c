@@ -287,6 +287,23 @@ static void test_window(void **state)
 	assert_true(last >= figure(line, "ratio_mean") - 1e-9);
 }
 
+/* Copies fill the spare slots, as far as the window lets them come. */
+static void test_fill(void **state)
+{
+	const char *const line = DRAWN "--ranks 8 --policy ferry --replicas 2 "
+				       "--swaps 0 --expert-bytes 9m --fill ";
+	char options[512];
+
+	(void)state;
+	assert_true(figure(line, "copies_mean") == 16);
+	snprintf(options, sizeof(options), "%s--window-us 50", line);
+	const double some = figure(options, "copies_mean");
+
+	assert_true(some > 0 && some <= 8); /* one into each rank */
+	snprintf(options, sizeof(options), "%s--window-us 20", line);
+	assert_true(figure(options, "copies_mean") == 0);
+}
+
 static void write_file(const char *name, const char *text)
 {
 	FILE *const f = fopen(name, "w");
@@ -424,9 +441,6 @@ static void test_refusals(void **state)
 	       "--ranks is 5, allowed is at most the 4 experts");
 	refuse("replay --generate lognormal:1 --window-us 100", 2,
 	       "--window-us needs --expert-bytes");
-	refuse("replay --generate lognormal:1 --fill --window-us 100 "
-	       "--expert-bytes 1",
-	       2, "--fill is not bounded by --window-us");
 	refuse("replay --generate lognormal:1 --gamma x", 2,
 	       "--gamma is 'x', allowed is a number 0..1000");
 	refuse("replay --generate lognormal:1 --threshold 0.9", 2,
@@ -466,6 +480,7 @@ int main(void)
 		cmocka_unit_test(test_bytes),
 		cmocka_unit_test(test_repeats),
 		cmocka_unit_test(test_window),
+		cmocka_unit_test(test_fill),
 		cmocka_unit_test(test_persist),
 		cmocka_unit_test(test_start_from_file),
 		cmocka_unit_test(test_steps),
