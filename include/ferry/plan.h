@@ -191,8 +191,8 @@ ferry_plan_make(struct ferry_planner *planner, const struct ferry_plan_in *in,
 /**
  * The placement after a plan: same slots and split; version is that of
  * placement plus one. With split QUOTA the quotas of `loads` are computed anew
- * (loads may be NULL otherwise). Moves are those of `placement`, in all that they
- * say; the hash is not looked at. Errors: INVAL, RANGE, NOMEM.
+ * (loads may be NULL otherwise). Moves are those of `placement`, in all that
+ * they say; the hash is not looked at. Errors: INVAL, RANGE, NOMEM.
  */
 FERRY_API enum ferry_status
 ferry_plan_apply(const struct ferry_placement *placement,
