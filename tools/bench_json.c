@@ -1,33 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The JSON of ferry bench: {schema, meta, rows}. */
 #include <stdio.h>
-#include <time.h>
 
+#include "about.h"
 #include "bench_report.h"
-#include "build_info.h"
 #include "cpu/kernels.h"
 #include "json.h"
-#include "machine.h"
-
-static void add_now(cJSON *meta)
-{
-	char text[32];
-	struct tm utc;
-	const time_t now = time(NULL);
-
-	gmtime_r(&now, &utc);
-	strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
-	cJSON_AddStringToObject(meta, "date", text);
-}
-
-static void add_command(cJSON *meta, const struct bench_run *run)
-{
-	cJSON *words = cJSON_AddArrayToObject(meta, "command");
-
-	cJSON_AddItemToArray(words, cJSON_CreateString("ferry"));
-	for (int i = 0; i < run->argc; i++)
-		cJSON_AddItemToArray(words, cJSON_CreateString(run->argv[i]));
-}
 
 static void add_copy(cJSON *meta, const struct bench_copy *copy)
 {
@@ -55,17 +33,8 @@ cJSON *bench_json_document(const struct bench_run *run)
 {
 	cJSON *document = json_document("ferry-bench-1");
 	cJSON *meta = cJSON_AddObjectToObject(document, "meta");
-	struct build_info build;
-	struct machine machine;
 
-	build_info_read(&build);
-	machine_read(&machine);
-	cJSON_AddStringToObject(meta, "version", build.version);
-	cJSON_AddStringToObject(meta, "commit", build.commit);
-	cJSON_AddStringToObject(meta, "compiler", build.compiler);
-	add_now(meta);
-	add_command(meta, run);
-	cJSON_AddItemToObject(meta, "machine", machine_json(&machine));
+	about_json(meta, run->argc, run->argv);
 	cJSON_AddStringToObject(meta, "fabric", run->fabric);
 	cJSON_AddStringToObject(meta, "bind",
 	                        bench_bind_names[run->options->bind]);

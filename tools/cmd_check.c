@@ -8,6 +8,7 @@
 
 #include <ferry/fabric.h>
 
+#include "about.h"
 #include "alloc.h"
 #include "bench_copy.h"
 #include "build_info.h"
@@ -164,15 +165,7 @@ static void print_line(const struct check_line *line)
 
 static void print_head(const struct check_run *run)
 {
-	struct build_info build;
-	struct machine m;
-
-	build_info_read(&build);
-	machine_read(&m);
-	printf("# ferry    %s, commit %s, %s\n", build.version, build.commit,
-	       build.compiler);
-	printf("# machine  %s, %s, %d of %d CPUs usable\n", m.host, m.cpu,
-	       m.n_usable_cpus, m.n_cpus);
+	about_print();
 	printf("# ranks    %" PRId64 ", seed %" PRId64 "\n",
 	       run->options->ranks, run->options->seed);
 	if (run->copy.best > 0)

@@ -312,6 +312,21 @@ static void configure(const struct replay_args *args,
 	config->progress = progress;
 }
 
+/* All that needs no look at the loads; EXIT_USAGE after a complaint. */
+static int parse(const struct replay_args *args, struct route_ask *ask,
+                 struct replay_config *config, enum replay_policy *policies,
+                 int *n)
+{
+	ask->n_experts = (int32_t)args->common.experts;
+	ask->n_layers = (int32_t)args->common.layers;
+	configure(args, config);
+	*n = parse_policies(args->policy, policies);
+	if (!*n || parse_steps(args->steps, ask) != OPT_GO_ON ||
+	    parse_predict(args->predict, config) != OPT_GO_ON)
+		return EXIT_USAGE;
+	return OPT_GO_ON;
+}
+
 int cmd_replay(int argc, char **argv)
 {
 	struct replay_args args = {.common.swaps = -1};
@@ -320,18 +335,13 @@ int cmd_replay(int argc, char **argv)
 	struct route_ask ask = {0};
 	enum replay_policy policies[REPLAY_N_POLICIES];
 	char note[160];
-	int first, n;
+	int first, n = 0;
 	int status = opt_parse(&command, argc, argv, &args, &first);
 
+	if (status == OPT_GO_ON)
+		status = parse(&args, &ask, &config, policies, &n);
 	if (status != OPT_GO_ON)
 		return status;
-	ask.n_experts = (int32_t)args.common.experts;
-	ask.n_layers = (int32_t)args.common.layers;
-	configure(&args, &config);
-	if (!(n = parse_policies(args.policy, policies)) ||
-	    parse_steps(args.steps, &ask) != OPT_GO_ON ||
-	    parse_predict(args.predict, &config) != OPT_GO_ON)
-		return EXIT_USAGE;
 	status = balance_source(&command, &args.common, &ask, &route, note,
 	                        sizeof(note));
 	if (status != OPT_GO_ON)

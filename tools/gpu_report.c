@@ -3,10 +3,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "build_info.h"
+#include "about.h"
 #include "gpu_bench.h"
 #include "json.h"
-#include "machine.h"
 
 static double floor_us(const struct gpu_bench *b, const struct gpu_row *row,
                        int phase)
@@ -37,15 +36,8 @@ static void print_header(const struct gpu_bench *b)
 {
 	const struct gpu_facts *f = &b->facts;
 	const struct bench_options *o = b->run->options;
-	struct build_info build;
-	struct machine m;
 
-	build_info_read(&build);
-	machine_read(&m);
-	printf("# ferry    %s, commit %s, %s\n", build.version, build.commit,
-	       build.compiler);
-	printf("# machine  %s, %s, %d of %d CPUs usable\n", m.host, m.cpu,
-	       m.n_usable_cpus, m.n_cpus);
+	about_print();
 	printf("# gpu      %d x %s, %s\n", f->n_devices, f->name, f->reason);
 	printf("# copy     %.0f GB/s read + written on one GPU; stores to "
 	       "another GPU ",

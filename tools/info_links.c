@@ -12,6 +12,7 @@
 
 #include <ferry/balance.h>
 
+#include "about.h"
 #include "alloc.h"
 #include "build_info.h"
 #include "fabric_choice.h"
@@ -57,15 +58,7 @@ static int body(const struct crew_member *me, void *arg)
 
 static void print_head(const struct info_links *o, const struct result *result)
 {
-	struct build_info build;
-	struct machine m;
-
-	build_info_read(&build);
-	machine_read(&m);
-	printf("# ferry    %s, commit %s, %s\n", build.version, build.commit,
-	       build.compiler);
-	printf("# machine  %s, %s, %d of %d CPUs usable\n", m.host, m.cpu,
-	       m.n_usable_cpus, m.n_cpus);
+	about_print();
 	printf("# fabric   %s, %" PRId64 " ranks\n", result->fabric,
 	       o->n_ranks);
 	printf("# puts     of up to %" PRId64 " bytes, fastest of %" PRId64

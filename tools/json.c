@@ -21,6 +21,16 @@ void json_add_rounded(cJSON *object, const char *name, double value)
 	cJSON_AddNumberToObject(object, name, round(value * 1e3) / 1e3);
 }
 
+cJSON *json_ratio(double value)
+{
+	return cJSON_CreateNumber(round(value * 1e6) / 1e6);
+}
+
+void json_add_ratio(cJSON *object, const char *name, double value)
+{
+	cJSON_AddItemToObject(object, name, json_ratio(value));
+}
+
 const char *env_shown(const struct ferry_env *env)
 {
 	if (env->value && !strcmp(env->name, "FERRY_SECRET"))

@@ -14,6 +14,10 @@ cJSON *json_document(const char *schema);
 /* A number with at most three decimals, for microseconds and the like. */
 void json_add_rounded(cJSON *object, const char *name, double value);
 
+/* Six decimals, for ratios, which are compared with each other. */
+cJSON *json_ratio(double value);
+void json_add_ratio(cJSON *object, const char *name, double value);
+
 /* Array of the variables that the library reads, or of those that are set. */
 cJSON *json_env(bool set_only);
 

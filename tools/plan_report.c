@@ -3,7 +3,6 @@
 #include "plan_report.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,11 +154,6 @@ static void add_hash(cJSON *o, const char *name, uint64_t hash)
 	cJSON_AddStringToObject(o, name, text);
 }
 
-static void add_ratio(cJSON *o, const char *name, double value)
-{
-	cJSON_AddNumberToObject(o, name, round(value * 1e6) / 1e6);
-}
-
 static cJSON *move_json(const struct plan_report *r, int32_t m)
 {
 	const struct ferry_move *const move = &r->plan->moves[m];
@@ -199,9 +193,9 @@ static void add_plan(cJSON *o, const struct plan_report *r)
 	cJSON_AddNumberToObject(o, "load_after", (double)plan->load_after);
 	cJSON_AddNumberToObject(o, "bound", (double)plan->bound);
 	cJSON_AddNumberToObject(o, "total", (double)plan->total);
-	add_ratio(o, "ratio_before", ratio(r, plan->load_before));
-	add_ratio(o, "ratio_after", ratio(r, plan->load_after));
-	add_ratio(o, "ratio_bound", ratio(r, plan->bound));
+	json_add_ratio(o, "ratio_before", ratio(r, plan->load_before));
+	json_add_ratio(o, "ratio_after", ratio(r, plan->load_after));
+	json_add_ratio(o, "ratio_bound", ratio(r, plan->bound));
 	json_add_rounded(o, "plan_us", (double)r->plan_ns / 1e3);
 	add_hash(o, "hash", plan->hash);
 	cJSON *const moves = cJSON_AddArrayToObject(o, "moves");

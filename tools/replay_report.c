@@ -3,13 +3,11 @@
 #include "replay_report.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
-#include <time.h>
 
+#include "about.h"
 #include "build_info.h"
 #include "json.h"
-#include "machine.h"
 
 static const char *const past_names[] = {"other tasks", "steps before",
                                          "step before", "all steps"};
@@ -77,29 +75,23 @@ void replay_print_row(const struct replay_row *row)
 	fflush(stdout);
 }
 
-/* Six decimals: figures are compared with each other. */
-static void add(cJSON *o, const char *name, double value)
-{
-	cJSON_AddNumberToObject(o, name, round(value * 1e6) / 1e6);
-}
-
 static void add_figures(cJSON *o, const struct replay_row *row)
 {
-	add(o, "ratio_mean", row->ratio_mean);
-	add(o, "ratio_p95", row->ratio_p95);
-	add(o, "ratio_worst", row->ratio_worst);
-	add(o, "ratio_before_mean", row->before_mean);
-	add(o, "bound_mean", row->bound_mean);
-	add(o, "bound_gap_worst", row->bound_worst_gap);
-	add(o, "moves_mean", row->moves_mean);
-	add(o, "swaps_mean", row->swaps_mean);
-	add(o, "copies_mean", row->copies_mean);
-	add(o, "experts_fetched_mean", row->fetched_mean);
-	add(o, "moved_bytes_mean", row->fetched_bytes_mean);
-	add(o, "plan_us_p50", row->plan_us_p50);
-	add(o, "plan_us_p99", row->plan_us_p99);
-	add(o, "layers_moved_share", row->moved_share);
-	add(o, "layers_improved_share", row->improved_share);
+	json_add_ratio(o, "ratio_mean", row->ratio_mean);
+	json_add_ratio(o, "ratio_p95", row->ratio_p95);
+	json_add_ratio(o, "ratio_worst", row->ratio_worst);
+	json_add_ratio(o, "ratio_before_mean", row->before_mean);
+	json_add_ratio(o, "bound_mean", row->bound_mean);
+	json_add_ratio(o, "bound_gap_worst", row->bound_worst_gap);
+	json_add_ratio(o, "moves_mean", row->moves_mean);
+	json_add_ratio(o, "swaps_mean", row->swaps_mean);
+	json_add_ratio(o, "copies_mean", row->copies_mean);
+	json_add_ratio(o, "experts_fetched_mean", row->fetched_mean);
+	json_add_ratio(o, "moved_bytes_mean", row->fetched_bytes_mean);
+	json_add_ratio(o, "plan_us_p50", row->plan_us_p50);
+	json_add_ratio(o, "plan_us_p99", row->plan_us_p99);
+	json_add_ratio(o, "layers_moved_share", row->moved_share);
+	json_add_ratio(o, "layers_improved_share", row->improved_share);
 }
 
 static void add_layers(cJSON *o, const char *name, const double *values,
@@ -108,40 +100,15 @@ static void add_layers(cJSON *o, const char *name, const double *values,
 	cJSON *const array = cJSON_AddArrayToObject(o, name);
 
 	for (int32_t i = 0; i < n; i++)
-		cJSON_AddItemToArray(
-			array,
-			cJSON_CreateNumber(round(values[i] * 1e6) / 1e6));
-}
-
-static void add_place_and_time(cJSON *meta)
-{
-	char text[32];
-	struct tm utc;
-	struct machine machine;
-	const time_t now = time(NULL);
-
-	gmtime_r(&now, &utc);
-	strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
-	cJSON_AddStringToObject(meta, "date", text);
-	machine_read(&machine);
-	cJSON_AddItemToObject(meta, "machine", machine_json(&machine));
+		cJSON_AddItemToArray(array, json_ratio(values[i]));
 }
 
 static void add_meta(cJSON *document, const struct replay_report *r)
 {
 	const struct replay_config *const c = r->config;
 	cJSON *const meta = cJSON_AddObjectToObject(document, "meta");
-	struct build_info build;
 
-	build_info_read(&build);
-	cJSON_AddStringToObject(meta, "version", build.version);
-	cJSON_AddStringToObject(meta, "commit", build.commit);
-	cJSON_AddStringToObject(meta, "compiler", build.compiler);
-	cJSON *const words = cJSON_AddArrayToObject(meta, "command");
-
-	cJSON_AddItemToArray(words, cJSON_CreateString("ferry"));
-	for (int i = 0; i < r->argc; i++)
-		cJSON_AddItemToArray(words, cJSON_CreateString(r->argv[i]));
+	about_json(meta, r->argc, r->argv);
 	cJSON_AddStringToObject(meta, "loads", r->source);
 	if (*r->note)
 		cJSON_AddStringToObject(meta, "note", r->note);
@@ -149,7 +116,6 @@ static void add_meta(cJSON *document, const struct replay_report *r)
 	cJSON_AddNumberToObject(meta, "layers", c->route->n_layers);
 	cJSON_AddNumberToObject(meta, "experts", c->route->n_experts);
 	cJSON_AddNumberToObject(meta, "ranks", c->n_ranks);
-	add_place_and_time(meta);
 }
 
 bool replay_write_json(const struct replay_report *r,

@@ -119,10 +119,7 @@ static bool read_task(struct route_csv *csv, struct index *index,
 	                                     : (int)sizeof(task->name) - 1,
 	         name.text);
 	if (index->n_tasks)
-		task->group =
-			task[-1].group +
-			(first.n != set->n ||
-		         (set->n && memcmp(first.text, set->text, set->n)));
+		task->group = task[-1].group + !route_field_same(&first, set);
 	*set = first;
 	index->n_tasks++;
 	return true;

@@ -145,3 +145,9 @@ bool route_field_is(const struct route_field *field, const char *text)
 {
 	return field->n == strlen(text) && !memcmp(field->text, text, field->n);
 }
+
+bool route_field_same(const struct route_field *a, const struct route_field *b)
+{
+	/* A field that was never read has no text. */
+	return a->n == b->n && (!a->n || !memcmp(a->text, b->text, a->n));
+}

@@ -55,5 +55,6 @@ bool route_csv_take(struct route_csv *csv, struct route_number *number,
 bool route_csv_end(struct route_csv *csv, struct route_fault *fault);
 
 bool route_field_is(const struct route_field *field, const char *text);
+bool route_field_same(const struct route_field *a, const struct route_field *b);
 
 #endif

@@ -89,11 +89,6 @@ static bool read_name(struct route_csv *csv, const struct columns *columns,
 	return true;
 }
 
-static bool is_same(const struct route_field *a, const struct route_field *b)
-{
-	return a->n == b->n && !memcmp(a->text, b->text, a->n);
-}
-
 /* One pass over the lines: counts first, and writes where there is room. */
 struct pass {
 	struct route_csv csv;
@@ -107,7 +102,7 @@ struct pass {
 static bool place_line(struct pass *p, const struct route_field *name,
                        int64_t layer, struct route_fault *fault)
 {
-	const bool next = p->step < 0 || !is_same(name, &p->name) ||
+	const bool next = p->step < 0 || !route_field_same(name, &p->name) ||
 	                  (layer == 0 && p->layer + 1 == p->route->n_layers);
 	const int32_t n_layers = p->route->n_layers;
 	const int32_t wanted = next ? 0 : p->layer + 1;
@@ -169,7 +164,7 @@ static bool read_line(struct pass *p, struct route_fault *fault)
 	    !route_csv_take(&p->csv, &layer, fault) ||
 	    !place_line(p, &name, layer.value, fault))
 		return false;
-	const bool other = p->step > 0 && !is_same(&set, &p->set);
+	const bool other = p->step > 0 && !route_field_same(&set, &p->set);
 
 	p->name = name;
 	p->set = set;
