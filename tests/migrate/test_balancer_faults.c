@@ -219,8 +219,10 @@ static void survive(struct rank *rank)
 	const struct ferry_placement *old =
 		ferry_experts_placement(m->lab.experts, 0);
 
-	if (death->before_commit)
+	if (death->before_commit) {
 		bal_predict(m, 0, 77);
+		ranks_meet(0, rank->n_ranks);
+	}
 	if (rank->rank == 1)
 		ranks_die();
 	if (!death->before_commit)
@@ -246,7 +248,7 @@ static void test_death(void **state)
 				.n_ranks = 3,
 				.fabric = setting->fabric,
 				.options = setting->options,
-				.timeout_ms = 600,
+				.timeout_ms = 3000,
 				.killed = RANKS_BIT(1),
 				.arg = &death,
 			},
