@@ -23,6 +23,7 @@
 #include "../core/range.h"
 #include "../core/sized.h"
 #include "../fabric/segment.h"
+#include "agree_numbers.h"
 
 enum {
 	LEAST_BYTES = 4096,
@@ -70,20 +71,12 @@ static enum ferry_status check_config(struct ferry_world *world,
  */
 static enum ferry_status compare_rounds(struct meter *m, enum ferry_status mine)
 {
-	const int64_t own[2] = {m->config.max_bytes, m->config.rounds};
-	int64_t(*all)[2] = (int64_t(*)[2])(void *)m->all;
+	const struct ferry_agreed own[] = {
+		{"max_bytes", m->config.max_bytes},
+		{"rounds", m->config.rounds},
+	};
 
-	FERRY_TRY(ferry_agree(m->world->boot, mine, own, all, sizeof(own),
-	                      ferry_deadline_ns(m->world->open_timeout_ms)));
-	for (int32_t r = 1; r < m->world->n_ranks; r++)
-		if (memcmp(all[r], all[0], sizeof(all[0])))
-			return ferry_fail(
-				&m->world->ctx, FERRY_MISMATCH,
-				"cost_measure: rank %d asks for %lld bytes and "
-				"%lld rounds, rank 0 for %lld and %lld",
-				r, (long long)all[r][0], (long long)all[r][1],
-				(long long)all[0][0], (long long)all[0][1]);
-	return FERRY_OK;
+	return ferry_agree_numbers(m->world, "cost_measure", mine, own, 2);
 }
 
 static enum ferry_status prepare(struct meter *m,

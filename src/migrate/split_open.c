@@ -5,38 +5,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "../core/clock.h"
 #include "../core/range.h"
 #include "../core/sized.h"
+#include "agree_numbers.h"
 
 enum { MAX_TOPK = 64, MAX_SLOTS = 256 };
-
-/* What must be equal on all ranks, with defaults filled in. */
-#define COMPARED_FIELDS(X)                                                     \
-	X(max_tokens)                                                          \
-	X(topk)                                                                \
-	X(max_experts)                                                         \
-	X(max_expert_slots)                                                    \
-	X(n_slots)                                                             \
-	X(group_size)                                                          \
-	X(bad_id)
-
-enum compared_field {
-#define X(name) FIELD_##name,
-	COMPARED_FIELDS(X)
-#undef X
-		N_FIELDS,
-};
-
-static const char *const field_names[N_FIELDS] = {
-#define X(name) #name,
-	COMPARED_FIELDS(X)
-#undef X
-};
-
-struct card {
-	int32_t fields[N_FIELDS];
-};
 
 static enum ferry_status check_sizes(const struct ferry_splitter *s)
 {
@@ -153,44 +126,22 @@ static enum ferry_status prepare(struct ferry_splitter *s,
 	return allocate(s);
 }
 
-static enum ferry_status compare(const struct ferry_splitter *s,
-                                 const struct card *all)
-{
-	for (int32_t r = 1; r < s->world->n_ranks; r++)
-		for (int f = 0; f < N_FIELDS; f++)
-			if (all[r].fields[f] != all[0].fields[f])
-				return ferry_fail(
-					&s->world->ctx, FERRY_MISMATCH,
-					"splitter_open: %s is %d on rank %d, "
-					"%d on rank 0",
-					field_names[f], all[r].fields[f], r,
-					all[0].fields[f]);
-	return FERRY_OK;
-}
-
 /* Do all ranks open the same? `mine`: how the own preparation went. */
 static enum ferry_status agree(struct ferry_splitter *s, enum ferry_status mine)
 {
-	struct ferry_world *const world = s->world;
-	struct card *all = calloc((size_t)world->n_ranks, sizeof(*all));
-	const struct card own = {{
-#define X(name) (int32_t) s->config.name,
-		COMPARED_FIELDS(X)
-#undef X
-	}};
+	const struct ferry_splitter_config *const c = &s->config;
+	const struct ferry_agreed own[] = {
+		{"max_tokens", c->max_tokens},
+		{"topk", c->topk},
+		{"max_experts", c->max_experts},
+		{"max_expert_slots", c->max_expert_slots},
+		{"n_slots", c->n_slots},
+		{"group_size", c->group_size},
+		{"bad_id", c->bad_id},
+	};
 
-	if (!all && mine == FERRY_OK)
-		mine = ferry_fail(&world->ctx, FERRY_NOMEM,
-		                  "splitter_open: configurations of %d ranks",
-		                  world->n_ranks);
-	enum ferry_status status =
-		ferry_agree(world->boot, mine, &own, all, sizeof(own),
-	                    ferry_deadline_ns(world->open_timeout_ms));
-
-	if (status == FERRY_OK)
-		status = compare(s, all);
-	free(all);
-	return status;
+	return ferry_agree_numbers(s->world, "splitter_open", mine, own,
+	                           sizeof(own) / sizeof(own[0]));
 }
 
 static enum ferry_status open_parts(struct ferry_splitter *s,

@@ -11,11 +11,11 @@
 #include <string.h>
 
 #include "../core/bits.h"
-#include "../core/clock.h"
 #include "../core/range.h"
 #include "../core/sized.h"
 #include "../fabric/world.h"
 #include "../trace/events.h"
+#include "agree_numbers.h"
 #include "gather.h"
 
 /* What a rank sends. */
@@ -44,26 +44,12 @@ static size_t message_bytes(int32_t max_experts)
 static enum ferry_status agree(const struct ferry_totals *t)
 {
 	struct ferry_world *const world = t->world;
-	int32_t *const all = calloc((size_t)world->n_ranks, sizeof(*all));
-	enum ferry_status status =
-		check_range(&world->ctx, "totals_open", "max_experts",
-	                    t->max_experts, 1, FERRY_MAX_EXPERTS);
+	const struct ferry_agreed own = {"max_experts", t->max_experts};
+	const enum ferry_status mine =
+		check_range(&world->ctx, "totals_open", own.name, own.value, 1,
+	                    FERRY_MAX_EXPERTS);
 
-	if (!all && status == FERRY_OK)
-		status = ferry_fail(&world->ctx, FERRY_NOMEM,
-		                    "totals_open: numbers of %d ranks",
-		                    world->n_ranks);
-	status = ferry_agree(world->boot, status, &t->max_experts, all,
-	                     sizeof(*all),
-	                     ferry_deadline_ns(world->open_timeout_ms));
-	for (int32_t r = 1; status == FERRY_OK && r < world->n_ranks; r++)
-		if (all[r] != all[0])
-			status = ferry_fail(&world->ctx, FERRY_MISMATCH,
-			                    "totals_open: max_experts is %d on "
-			                    "rank %d, %d on rank 0",
-			                    all[r], r, all[0]);
-	free(all);
-	return status;
+	return ferry_agree_numbers(world, "totals_open", mine, &own, 1);
 }
 
 static enum ferry_status open_parts(struct ferry_totals *t)
