@@ -88,13 +88,14 @@ struct ferry_balancer_config {
 	int32_t n_nodes;        /* the same */
 	int32_t history_window; /* of ferry_history_config */
 	int32_t history_decay_ppm;
-	bool thorough; /* FERRY: as in struct ferry_plan_in */
+	bool thorough;     /* FERRY: as in struct ferry_plan_in */
+	bool spare_copies; /* the same; with split EXACT only */
 };
 #define FERRY_BALANCER_CONFIG_INIT                                             \
 	{                                                                      \
 		sizeof(struct ferry_balancer_config), NULL, FERRY_BALANCE_OFF, \
 			FERRY_RULE_PORTFOLIO, 0, 0, 0, 0, 0, NULL, NULL, NULL, \
-			0, 0, 0, 0, 0, false                                   \
+			0, 0, 0, 0, 0, false, false                            \
 	}
 
 /**

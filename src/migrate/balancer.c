@@ -9,7 +9,7 @@
 #include "../core/sized.h"
 #include "balancer_inner.h"
 
-enum { DEFAULT_RECHECK = 8, DEFAULT_EVERY = 64, CARD = 16 };
+enum { DEFAULT_RECHECK = 8, DEFAULT_EVERY = 64, CARD = 17 };
 
 /* What must be equal on all ranks. */
 static const char *const card_names[CARD] = {
@@ -29,6 +29,7 @@ static const char *const card_names[CARD] = {
 	"history_window",
 	"history_decay_ppm",
 	"thorough",
+	"spare_copies",
 };
 
 static int64_t hash_of(const void *numbers, size_t bytes, int64_t from)
@@ -66,6 +67,7 @@ static void fill_card(const struct ferry_balancer *b, int64_t *card)
 		c->history_window,
 		c->history_decay_ppm,
 		c->thorough,
+		c->spare_copies,
 	};
 
 	memcpy(card, own, sizeof(own));

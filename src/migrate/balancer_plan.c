@@ -101,6 +101,7 @@ static enum ferry_status ask(struct ferry_balancer *b, int32_t layer,
 	in.rule = b->config.rule;
 	in.gamma_milli = b->config.gamma_milli;
 	in.thorough = b->config.thorough;
+	in.spare_copies = b->config.spare_copies;
 	b->plan.size = sizeof(b->plan);
 	return ferry_plan_make(b->planner, &in, &b->plan);
 }

@@ -346,6 +346,7 @@ void bal_config(struct bal *bal, struct ferry_balancer_config *config)
 	c.max_copies = task->max_copies;
 	c.threshold_ppm = task->threshold_ppm;
 	c.eplb_every = task->eplb_every;
+	c.spare_copies = task->spare_copies;
 	*config = c;
 }
 

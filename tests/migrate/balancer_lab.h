@@ -36,7 +36,8 @@ struct bal_task {
 	int64_t window_ns; /* of every rank; 0: no limit; -1: 0 */
 	int64_t threshold_ppm;
 	bool measured; /* cost by the balancer; else 1 us and 1 ns a byte */
-	bool always;   /* predicts also when that is not wanted */
+	bool spare_copies;
+	bool always; /* predicts also when that is not wanted */
 };
 
 /* A batch of one rank, and its way through the channel. */

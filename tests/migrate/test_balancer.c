@@ -155,6 +155,31 @@ static void test_windows(void **state)
 	}
 }
 
+/* Copies that gain nothing yet, for the exact split to repair with. */
+static void fill_slots(struct rank *rank)
+{
+	struct bal *m = bal_open(rank);
+
+	bal_run(m);
+	for (int32_t l = 0; l < BAL_LAYERS; l++) {
+		const struct ferry_placement *p =
+			ferry_experts_placement(m->lab.experts, l);
+
+		for (int32_t s = 0; s < ferry_placement_n_slots(p); s++)
+			RANKS_CHECK(ferry_placement_expert(p, s) >= 0);
+	}
+}
+
+static void test_spare_copies(void **state)
+{
+	struct bal_task task = task_of(FERRY_BALANCE_FERRY);
+
+	task.split = FERRY_SPLIT_EXACT;
+	task.spare_copies = true;
+	task.noise = 8;
+	lab_run(*state, 3, fill_slots, &task);
+}
+
 /* A rank alone has nobody to move anything to. */
 static void test_alone(void **state)
 {
@@ -427,12 +452,12 @@ static void test_fits(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(test_policies),    cmocka_unit_test(test_worlds),
-	cmocka_unit_test(test_truth),       cmocka_unit_test(test_windows),
-	cmocka_unit_test(test_threshold),   cmocka_unit_test(test_alone),
-	cmocka_unit_test(test_two_batches), cmocka_unit_test(test_ahead),
-	cmocka_unit_test(test_inputs),      cmocka_unit_test(test_fits),
-	cmocka_unit_test(test_copy_waits),
+	cmocka_unit_test(test_policies),     cmocka_unit_test(test_worlds),
+	cmocka_unit_test(test_truth),        cmocka_unit_test(test_windows),
+	cmocka_unit_test(test_spare_copies), cmocka_unit_test(test_threshold),
+	cmocka_unit_test(test_alone),        cmocka_unit_test(test_two_batches),
+	cmocka_unit_test(test_ahead),        cmocka_unit_test(test_inputs),
+	cmocka_unit_test(test_fits),         cmocka_unit_test(test_copy_waits),
 };
 
 int main(void)
