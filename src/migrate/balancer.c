@@ -259,12 +259,14 @@ static bool make_layer(struct balancer_layer *l,
 	return true;
 }
 
-/* Scratch for the largest layer. */
+/* Scratch for the largest layer, which has one expert at least. */
 static bool make_scratch(struct ferry_balancer *b, size_t n_experts,
                          size_t n_slots)
 {
 	const size_t n_ranks = (size_t)b->n_ranks;
 
+	if (!n_experts || !n_slots)
+		return false;
 	b->counts = calloc(2 * n_experts + 1, sizeof(*b->counts));
 	b->sums = calloc(2 * n_experts + 1, sizeof(*b->sums));
 	b->past = calloc(n_experts, sizeof(*b->past));
