@@ -41,15 +41,18 @@ static const struct opt options[] = {
          0, 0, NULL,
          "instead: start ranks, and measure what a transfer costs between any "
          "two of them, as plans count it"},
-	{"ranks", 'n', OPT_INT, OF_LINKS(n_ranks), "N", "2", 1,
-         INFO_LINKS_RANKS, NULL, "--links: ranks to start"},
+	{"ranks", 'n', OPT_INT, OF_LINKS(n_ranks), "N", NULL, 1,
+         INFO_LINKS_RANKS, NULL, "--links: ranks to start; 2 when not given"},
 	{"fabric", 'f', OPT_TEXT, OF_LINKS(fabric), "NAME", NULL, 0, 0, NULL,
          "--links: fabric of the ranks; the best fit for processes when "
          "neither this nor FERRY_FABRIC is given"},
-	{"bytes", 'b', OPT_INT, OF_LINKS(max_bytes), "N", "16m", 4096, 1 << 30,
-         NULL, "--links: largest transfer, in bytes; as large as an expert is"},
-	{"rounds", 'r', OPT_INT, OF_LINKS(rounds), "N", "10", 1, 1000, NULL,
-         "--links: rounds of each size, of which the fastest counts"},
+	{"bytes", 'b', OPT_INT, OF_LINKS(max_bytes), "N", NULL, 4096, 1 << 30,
+         NULL,
+         "--links: largest transfer, in bytes; as large as an expert is; "
+         "16m when not given"},
+	{"rounds", 'r', OPT_INT, OF_LINKS(rounds), "N", NULL, 1, 1000, NULL,
+         "--links: rounds of each size, of which the fastest counts; 10 when "
+         "not given"},
 	{0},
 };
 
@@ -308,18 +311,50 @@ static int print_json(const struct info_options *o)
 	return json_write(document, "-") ? EXIT_GOOD : EXIT_FAILED;
 }
 
+/* Options of --links without it, and those of the rest beside it. */
+static int check_use(const struct info_options *o)
+{
+	const struct info_links *const l = &o->of_links;
+	const char *const lone = l->n_ranks     ? "ranks"
+	                         : l->fabric    ? "fabric"
+	                         : l->max_bytes ? "bytes"
+	                         : l->rounds    ? "rounds"
+	                                        : NULL;
+
+	if (!o->links && lone)
+		return opt_complain(&command, "--%s needs --links", lone);
+	if (o->links && (o->measure || o->report))
+		return opt_complain(&command, "--%s does not go with --links",
+		                    o->measure ? "measure" : "report");
+	return OPT_GO_ON;
+}
+
+static int print_costs(struct info_options *o)
+{
+	struct info_links *const l = &o->of_links;
+
+	if (!l->n_ranks)
+		l->n_ranks = 2;
+	if (!l->max_bytes)
+		l->max_bytes = 16 << 20;
+	if (!l->rounds)
+		l->rounds = 10;
+	l->json = o->json;
+	return info_links(&command, l);
+}
+
 int cmd_info(int argc, char **argv)
 {
 	struct info_options o = {0};
 	int first;
-	const int status = opt_parse(&command, argc, argv, &o, &first);
+	int status = opt_parse(&command, argc, argv, &o, &first);
 
+	if (status == OPT_GO_ON)
+		status = check_use(&o);
 	if (status != OPT_GO_ON)
 		return status;
-	if (o.links) {
-		o.of_links.json = o.json;
-		return info_links(&command, &o.of_links);
-	}
+	if (o.links)
+		return print_costs(&o);
 	if (o.json)
 		return print_json(&o);
 	print_text(&o);

@@ -201,8 +201,9 @@ FERRY_API size_t ferry_placement_write(const struct ferry_placement *placement,
                                        char *buffer, size_t bytes);
 
 /**
- * Reads a placement from text. Errors: INVAL (naming line and column), and
- * those of ferry_placement_create.
+ * Reads a placement from text; the last line, too, ends with a newline, so that
+ * a text that was cut off is refused. Errors: INVAL (naming line and column),
+ * and those of ferry_placement_create.
  */
 FERRY_API enum ferry_status
 ferry_placement_read(const char *text, size_t bytes,

@@ -131,7 +131,8 @@ static enum ferry_status differ(struct ferry_experts *x,
 	else
 		snprintf(text, sizeof(text),
 		         "ranks %d and 0 start plan %016llx of layer %d after "
-		         "different calls, or with different loads",
+		         "different calls, with other moves, or with different "
+		         "loads",
 		         rank, (unsigned long long)a->plan_hash, a->layer);
 	return mismatch(x, rank, text);
 }

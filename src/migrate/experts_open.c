@@ -4,6 +4,7 @@
  * first books, the segment. What must be equal is compared before anything is
  * made, as everywhere.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -285,32 +286,53 @@ static enum ferry_status differs(struct ferry_experts *x, const char *what,
 	                  what, (long long)theirs, rank, (long long)first);
 }
 
+/* An array of each rank, by its name. */
+struct entries {
+	const char *what;
+	const uint64_t *own; /* [n]; NULL: no memory */
+	int32_t n;
+	bool are_hashes;
+};
+
+static enum ferry_status entry_differs(struct ferry_experts *x,
+                                       const struct entries *e, size_t i,
+                                       int32_t rank, const uint64_t both[2])
+{
+	char text[2][24];
+
+	for (int k = 0; k < 2; k++)
+		snprintf(text[k], sizeof(text[k]),
+		         e->are_hashes ? "%016llx" : "%llu",
+		         (unsigned long long)both[k]);
+	return ferry_fail(
+		&x->world->ctx, FERRY_MISMATCH,
+		"experts_open: %s[%zu] is %s on rank %d, %s on rank 0", e->what,
+		i, text[0], rank, text[1]);
+}
+
 /*
  * Arrays are compared by hash; this finds the entry. All ranks come here, with
- * `n` numbers each: `what` is their array's name.
+ * equally many numbers each.
  */
-static enum ferry_status find_entry(struct ferry_experts *x, const char *what,
-                                    const uint64_t *own, int32_t n,
-                                    int32_t rank, uint64_t deadline_ns)
+static enum ferry_status find_entry(struct ferry_experts *x,
+                                    const struct entries *e, int32_t rank,
+                                    uint64_t deadline_ns)
 {
-	const size_t row = (size_t)n;
+	const size_t row = (size_t)e->n;
 	uint64_t *all = calloc((size_t)x->n_ranks * row, sizeof(*all));
 	enum ferry_status status = FERRY_OK;
 
-	if (!all || !own)
+	if (!all || !e->own)
 		status = ferry_fail(&x->world->ctx, FERRY_NOMEM,
-		                    "experts_open: %s of all ranks", what);
-	status = ferry_agree(x->world->boot, status, own, all,
+		                    "experts_open: %s of all ranks", e->what);
+	status = ferry_agree(x->world->boot, status, e->own, all,
 	                     row * sizeof(*all), deadline_ns);
 	for (size_t i = 0; status == FERRY_OK && i < row; i++) {
 		const uint64_t theirs = all[(size_t)rank * row + i];
 
 		if (theirs != all[i])
-			status = ferry_fail(&x->world->ctx, FERRY_MISMATCH,
-			                    "experts_open: %s[%zu] is %llu on "
-			                    "rank %d, %llu on rank 0",
-			                    what, i, (unsigned long long)theirs,
-			                    rank, (unsigned long long)all[i]);
+			status = entry_differs(x, e, i, rank,
+			                       (uint64_t[]){theirs, all[i]});
 	}
 	free(all);
 	return status;
@@ -323,8 +345,8 @@ static enum ferry_status find_tensor(struct ferry_experts *x, int32_t rank,
 
 	for (int32_t t = 0; own && t < x->n_tensors; t++)
 		own[t] = x->tensor_bytes[t];
-	const enum ferry_status status = find_entry(
-		x, "tensor_bytes", own, x->n_tensors, rank, deadline_ns);
+	const struct entries e = {"tensor_bytes", own, x->n_tensors, false};
+	const enum ferry_status status = find_entry(x, &e, rank, deadline_ns);
 
 	free(own);
 	return status;
@@ -338,8 +360,8 @@ static enum ferry_status find_placement(struct ferry_experts *x, int32_t rank,
 	for (int32_t l = 0; own && l < x->n_layers; l++)
 		own[l] = hash_u64(x->layers[l].newest->placement->hash,
 		                  x->layers[l].newest->placement->version);
-	const enum ferry_status status = find_entry(
-		x, "hash of placements", own, x->n_layers, rank, deadline_ns);
+	const struct entries e = {"hash of placements", own, x->n_layers, true};
+	const enum ferry_status status = find_entry(x, &e, rank, deadline_ns);
 
 	free(own);
 	return status;

@@ -16,10 +16,12 @@ static enum ferry_status check_call(const struct ferry_experts *x,
                                     const struct experts_asked *asked,
                                     const struct CUstream_st *stream)
 {
-	if (!x || (!asked->plan && !asked->to))
-		return ferry_fail(x ? &x->world->ctx : NULL, FERRY_INVAL,
-		                  "experts_start: %s is NULL",
-		                  x ? "plan or placement" : "experts");
+	if (!x)
+		return ferry_fail(NULL, FERRY_INVAL,
+		                  "experts_start: experts is NULL");
+	if (!asked->plan && !asked->to)
+		return ferry_fail(&x->world->ctx, FERRY_INVAL,
+		                  "experts_start: plan is NULL");
 	if (asked->layer < 0 || asked->layer >= x->n_layers)
 		return ferry_fail(&x->world->ctx, FERRY_RANGE,
 		                  "experts_start: layer is %d, allowed are "
@@ -307,7 +309,8 @@ enum ferry_status ferry_experts_start(struct ferry_experts *experts,
                                       const int64_t *loads,
                                       struct CUstream_st *stream)
 {
-	struct experts_asked asked = {layer, plan, loads, NULL, false, NULL};
+	struct experts_asked asked = {
+		.layer = layer, .plan = plan, .loads = loads};
 
 	return start(experts, &asked, stream);
 }
@@ -317,9 +320,11 @@ ferry_experts_start_placement(struct ferry_experts *experts, int32_t layer,
                               const struct ferry_placement *placement,
                               struct CUstream_st *stream)
 {
-	struct experts_asked asked = {layer,     NULL,  NULL,
-	                              placement, false, NULL};
+	struct experts_asked asked = {.layer = layer, .to = placement};
 
+	if (experts && !placement)
+		return ferry_fail(&experts->world->ctx, FERRY_INVAL,
+		                  "experts_start_placement: placement is NULL");
 	return start(experts, &asked, stream);
 }
 
@@ -328,8 +333,8 @@ ferry_experts_start_from(struct ferry_experts *experts, int32_t layer,
                          const struct ferry_placement *placement,
                          const int32_t *sources)
 {
-	struct experts_asked asked = {layer,     NULL,  NULL,
-	                              placement, false, sources};
+	struct experts_asked asked = {
+		.layer = layer, .to = placement, .sources = sources};
 
 	return start(experts, &asked, NULL);
 }

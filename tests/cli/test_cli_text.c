@@ -54,6 +54,12 @@ static void test_unknown_options_name_the_nearest(void **state)
 	       "--tokens?\n");
 	expect("check --fabirc=shm", 2, "", "did you mean --fabric?");
 	expect("info --jsno", 2, "", "did you mean --json?");
+	expect("info -n 2", 2, "", "ferry info: --ranks needs --links\n");
+	expect("info --rounds 3 --json", 2, "", "--rounds needs --links\n");
+	expect("info --links --measure", 2, "",
+	       "ferry info: --measure does not go with --links\n");
+	expect("info --links --report", 2, "",
+	       "--report does not go with --links\n");
 	expect("env --setonly", 2, "", "did you mean --set-only?");
 	expect("run --rank 2 -- true", 2, "", "did you mean --ranks?");
 }

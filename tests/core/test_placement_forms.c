@@ -105,6 +105,8 @@ static void text_there_and_back(void **state)
 			fail_msg("%s", ferry_last_error());
 		are_equal(p, back);
 		ferry_placement_destroy(back);
+		assert_int_equal(ferry_placement_read(text, n - 1, &back),
+		                 FERRY_INVAL);
 		/* A short buffer has the beginning, and the length is known. */
 		const size_t bytes = 1 + (size_t)below((int64_t)n);
 
@@ -262,7 +264,7 @@ static void text_is_taken_loosely(void **state)
 		"# from 420 prompts\r\n\r\n  ferry placement\t1 # form\r\n\n"
 		"experts 4 ranks 3 split quota version 7\r\n\n"
 		"  0:0*120  1*50\t2*9# the first\r\n# none:\r\n1:\r\n"
-		"2: 0*80 3*44 - # and no new line");
+		"2: 0*80 3*44 - # and the end\n#\n");
 
 	(void)state;
 	are_equal(a, b);
@@ -299,6 +301,11 @@ static void bad_texts(void **state)
 		{HEAD "0: 0\n", "expected \"1:\", found the end"},
 		{HEAD "0: 0\n1: 1\n2: 1\n", "line 5, column 1: expected the "
 	                                    "end, found '2'"},
+		/* Cut off within the last line. */
+		{HEAD "0: 0\n1: 1", "line 4, column 5: expected a new line, "
+	                            "found the end"},
+		{HEAD "0: 0\n1: 1\n#", "line 5, column 2: expected a new "
+	                               "line, found the end"},
 		{HEAD "0: 0\n1: x\n", "line 4, column 4: expected an expert or "
 	                              "'-', 0..16777216, found 'x'"},
 		{HEAD "0: 0-\n1: 1\n", "line 3, column 5: expected a blank"},

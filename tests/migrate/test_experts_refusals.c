@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -95,7 +96,8 @@ static void other_order(struct rank *rank)
 		RANKS_OK(ferry_experts_start(x, 1, &b, NULL, NULL));
 	RANKS_STATUS(ferry_experts_commit(x, 1, NULL, NULL, NULL),
 	             FERRY_MISMATCH);
-	RANKS_TEXT(ferry_last_error(), "after different calls");
+	RANKS_TEXT(ferry_last_error(), "after different calls, with "
+	                               "other moves, or with different loads");
 	lab_check(lab, 0, ferry_experts_placement(x, 0));
 	lab_check(lab, 1, ferry_experts_placement(x, 1));
 }
@@ -156,7 +158,11 @@ static void bad_plans(struct rank *rank)
 	bad.n_moves = 2;
 	bad.moves[1] = bad.moves[0];
 	expect_start(lab, &bad, FERRY_INVAL, "is changed by an earlier move");
-	expect_start(lab, NULL, FERRY_INVAL, "plan or placement is NULL");
+	expect_start(lab, NULL, FERRY_INVAL, "experts_start: plan is NULL");
+	RANKS_STATUS(ferry_experts_start_placement(lab->experts, 0, NULL, NULL),
+	             FERRY_INVAL);
+	RANKS_TEXT(ferry_last_error(),
+	           "experts_start_placement: placement is NULL");
 }
 
 /* Placements of another shape. */
@@ -308,7 +314,11 @@ static void bad_opens(struct rank *rank)
 	            "tensor_bytes[2] is 2 on rank 2, 1 on rank 0");
 	bad = *good;
 	bad.seed += rank->rank == 1;
-	expect_open(rank, &bad, FERRY_MISMATCH, "hash of placements[0]");
+	expect_open(rank, &bad, FERRY_MISMATCH, "hash of placements[0] is ");
+	/* In hexadecimal, as everywhere: "HASH on". */
+	const char *const hash = strstr(ferry_last_error(), "[0] is ");
+
+	RANKS_EQ(hash ? (int)strspn(hash + 7, "0123456789abcdef") : 0, 16);
 	bad = *good;
 	bad.n_layers -= rank->rank == 2;
 	expect_open(rank, &bad, FERRY_MISMATCH, "n_layers is 2 on rank 2");

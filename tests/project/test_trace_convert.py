@@ -253,4 +253,18 @@ def refusals(root):
             yield f"evil.pt: {found!r}"
 
 
-tree.main(arrays, sglang, refusals)
+def full(root):
+    """A trace that is written, and a line about it that cannot be."""
+    with tempfile.TemporaryDirectory() as name:
+        path = pathlib.Path(name) / "a.npy"
+        path.write_bytes(npy([2, 1, 2], "h", [0, 1, 2, 3]))
+        with open("/dev/full", "w", encoding="ascii") as out:
+            done = subprocess.run(
+                [sys.executable, root / "scripts/trace-convert", path, "-o",
+                 path.with_suffix(".safetensors")], stdout=out,
+                stderr=subprocess.PIPE, text=True, check=False)
+        yield from expect("/dev/full", (done.returncode, done.stderr), (
+            1, "trace-convert: standard output: No space left on device\n"))
+
+
+tree.main(arrays, sglang, refusals, full)
