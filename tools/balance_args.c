@@ -65,13 +65,13 @@ int balance_numbers(const struct opt_command *command,
 		(struct balance_numbers){.window_ns = args->window_us * 1000};
 	if (args->threshold &&
 	    (!balance_decimal(args->threshold, 1000000, &threshold) ||
-	     threshold < 1000000))
+	     threshold < 1000000 || threshold > INT64_C(1000000000000)))
 		return complain_decimal(command, "threshold", args->threshold,
-		                        "a number from 1, of max/mean");
+		                        "a number 1..1000000, of max/mean");
 	if (args->gamma &&
-	    (!balance_decimal(args->gamma, 1000, &gamma) || gamma > 1000000))
+	    (!balance_decimal(args->gamma, 1000, &gamma) || gamma > 100000))
 		return complain_decimal(command, "gamma", args->gamma,
-		                        "a number 0..1000");
+		                        "a number 0..100");
 	if (args->window_us && !args->expert_bytes)
 		return opt_complain(command, "--window-us needs "
 		                             "--expert-bytes");
@@ -117,6 +117,8 @@ int balance_source(const struct opt_command *command,
 		                    "give a file of loads, or "
 		                    "--generate%s",
 		                    args->trace ? ", not both" : "");
+	if (args->generate && !route_draw_check(&draw, &fault))
+		return opt_complain(command, "%s", fault.text);
 	if (args->trace ? !route_open(args->trace, ask, route, &fault)
 	                : !route_draw(&draw, route, note, n, &fault))
 		return complain(command, fault.text);

@@ -15,7 +15,7 @@
 struct plan_args {
 	struct balance_args common; /* first */
 	const char *placement, *out;
-	struct opt_list speed;
+	const char *speed;
 	int64_t step, layer;
 	bool json;
 };
@@ -41,8 +41,10 @@ static const struct opt options[] = {
          "step of a trace"},
 	{"layer", 0, OPT_INT, AT(layer), "N", "0", 0, ROUTE_MAX_LAYERS - 1,
          NULL, "layer of the loads"},
-	{"ranks", 'n', OPT_INT, COMMON(ranks), "N", "8", 1, BALANCE_MAX_RANKS,
-         NULL, "ranks that hold the experts"},
+	{"ranks", 'n', OPT_INT, COMMON(ranks), "N", NULL, 1, BALANCE_MAX_RANKS,
+         NULL,
+         "ranks that hold the experts; 8, or those of --placement, when not "
+         "given"},
 	{"placement", 'p', OPT_TEXT, AT(placement), "FILE", NULL, 0, 0, NULL,
          "where the experts are, as --out writes it; default: slot_expert of "
          "the loads, else as many experts on each rank, in order"},
@@ -65,8 +67,8 @@ static const struct opt options[] = {
          NULL, "time of a transfer apart from its bytes"},
 	{"beta-gbps", 'B', OPT_INT, COMMON(beta_gbps), "GB/S", "365", 1, 1000,
          NULL, "rate of a transfer, of each direction"},
-	{"speed", 0, OPT_LIST, AT(speed), "LIST", NULL, 1, 1000000, NULL,
-         "speed of each rank, 1000 is normal"},
+	{"speed", 0, OPT_TEXT, AT(speed), "LIST", NULL, 0, 0, NULL,
+         "speed of each rank, with commas; 1000 is normal"},
 	{"threshold", 0, OPT_TEXT, COMMON(threshold), "X", NULL, 0, 0, NULL,
          "plan nothing where the ratio is below this"},
 	{"rule", 0, OPT_CHOICE, COMMON(rule), "RULE", "portfolio", 0, 0,
@@ -80,7 +82,8 @@ static const struct opt options[] = {
 	{"seed", 'r', OPT_INT, COMMON(seed), "N", "1", 0, INT64_MAX, NULL,
          "seed of the generator"},
 	{"out", 'o', OPT_TEXT, AT(out), "FILE", NULL, 0, 0, NULL,
-         "write the placement after the plan, as text; -: to stdout"},
+         "write the placement after the plan, as text; -: to stdout, not with "
+         "--json"},
 	{"json", 'j', OPT_FLAG, AT(json), NULL, NULL, 0, 0, NULL,
          "JSON instead of text"},
 	{0},
@@ -159,19 +162,28 @@ static struct ferry_placement *place(const struct plan_args *args,
 static struct ferry_placement *find_placement(const struct plan_args *args,
                                               const struct route *route)
 {
-	struct ferry_placement *const p =
-		args->placement ? balance_placement(&command, args->placement)
-				: place(args, route);
+	return args->placement ? balance_placement(&command, args->placement)
+	                       : place(args, route);
+}
 
-	if (!p || ferry_placement_n_experts(p) == route->n_experts)
-		return p;
-	opt_complain(&command,
-	             "--placement %s has %d experts, the loads have "
-	             "%d",
-	             args->placement, ferry_placement_n_experts(p),
-	             route->n_experts);
-	ferry_placement_destroy(p);
-	return NULL;
+static int check_placement(const struct plan_args *args,
+                           const struct route *route,
+                           const struct ferry_placement *p)
+{
+	if (ferry_placement_n_experts(p) != route->n_experts)
+		return opt_complain(
+			&command,
+			"--placement %s has %d experts, the loads have %d",
+			args->placement, ferry_placement_n_experts(p),
+			route->n_experts);
+	if (args->common.ranks &&
+	    ferry_placement_n_ranks(p) != args->common.ranks)
+		return opt_complain(&command,
+		                    "--placement %s has %d ranks, --ranks is "
+		                    "%" PRId64,
+		                    args->placement, ferry_placement_n_ranks(p),
+		                    args->common.ranks);
+	return OPT_GO_ON;
 }
 
 static bool write_text(const char *text, const char *path)
@@ -258,19 +270,40 @@ static int plan(const struct plan_args *args, const struct ferry_plan_in *in,
 	return exit_status;
 }
 
-/* Speeds of all ranks, or none. */
-static int take_speed(const struct plan_args *args,
-                      const struct ferry_placement *placement, int32_t *speed)
-{
-	const int n = args->speed.n;
+enum { MAX_SPEED = 1000000 };
 
-	if (n && n != ferry_placement_n_ranks(placement))
+/* The number of rank r; *text goes behind its comma, NULL at the end. */
+static int take_one_speed(const char **text, int r, int32_t *speed)
+{
+	const size_t n = strcspn(*text, ",");
+	char word[16];
+	int64_t value;
+
+	snprintf(word, sizeof(word), "%.*s", n < 15 ? (int)n : 15, *text);
+	if (!opt_parse_int(word, &value) || value < 1 || value > MAX_SPEED)
+		return opt_complain(&command,
+		                    "--speed of rank %d is '%s', allowed is a "
+		                    "whole number 1..%d",
+		                    r, word, MAX_SPEED);
+	*speed = (int32_t)value;
+	*text = (*text)[n] ? *text + n + 1 : NULL;
+	return OPT_GO_ON;
+}
+
+/* Speeds of all ranks. */
+static int take_speed(const char *text, int32_t n_ranks, int32_t *speed)
+{
+	int n = 1, status = OPT_GO_ON;
+
+	for (const char *c = text; *c; c++)
+		n += *c == ',';
+	if (n != n_ranks)
 		return opt_complain(
 			&command, "--speed has %d numbers, there are %d ranks",
-			n, ferry_placement_n_ranks(placement));
-	for (int i = 0; i < n; i++)
-		speed[i] = (int32_t)args->speed.values[i];
-	return OPT_GO_ON;
+			n, n_ranks);
+	for (int r = 0; status == OPT_GO_ON && r < n; r++)
+		status = take_one_speed(&text, r, &speed[r]);
+	return status;
 }
 
 static int run_on(const struct plan_args *args, const struct route *route,
@@ -280,15 +313,16 @@ static int run_on(const struct plan_args *args, const struct route *route,
 {
 	struct ferry_plan_in in = FERRY_PLAN_IN_INIT;
 	struct plan_report r = *source;
-	int32_t speed[OPT_LIST_MAX];
-	const int status = take_speed(args, placement, speed);
+	const int32_t n_ranks = ferry_placement_n_ranks(placement);
+	int32_t *const speed = alloc_or_exit((size_t)n_ranks, sizeof(*speed));
+	int status = OPT_GO_ON;
 
-	if (status != OPT_GO_ON)
-		return status;
+	if (args->speed)
+		status = take_speed(args->speed, n_ranks, speed);
 	in.placement = placement;
 	in.loads =
 		route_loads(route, (int32_t)args->step, (int32_t)args->layer);
-	in.speed = args->speed.n ? speed : NULL;
+	in.speed = args->speed ? speed : NULL;
 	in.layer = (int32_t)args->layer;
 	in.max_swaps = numbers->max_swaps;
 	in.max_copies = (int32_t)args->common.copies;
@@ -300,7 +334,10 @@ static int run_on(const struct plan_args *args, const struct route *route,
 	in.tight_bound = args->common.tight_bound;
 	in.spare_copies = args->common.fill;
 	r.step = route->steps[args->step].name;
-	return plan(args, &in, &r);
+	if (status == OPT_GO_ON)
+		status = plan(args, &in, &r);
+	free(speed);
+	return status;
 }
 
 static int check_place(const struct plan_args *args, const struct route *route)
@@ -322,6 +359,8 @@ static int run(struct plan_args *args, const struct route *route,
 	struct balance_numbers numbers = {0};
 	int status = check_place(args, route);
 
+	if (!args->placement && !args->common.ranks)
+		args->common.ranks = 8;
 	if (status == OPT_GO_ON && !args->placement)
 		status = balance_check_ranks(&command, &args->common,
 		                             route->n_experts);
@@ -331,9 +370,11 @@ static int run(struct plan_args *args, const struct route *route,
 
 	if (!placement)
 		return EXIT_FAILED;
+	status = check_placement(args, route, placement);
 	/* Links are those of the placement's ranks. */
 	args->common.ranks = ferry_placement_n_ranks(placement);
-	status = balance_numbers(&command, &args->common, &numbers);
+	if (status == OPT_GO_ON)
+		status = balance_numbers(&command, &args->common, &numbers);
 	if (status == OPT_GO_ON)
 		status = run_on(args, route, &numbers, source, placement);
 	balance_numbers_free(&numbers);
@@ -353,6 +394,10 @@ int cmd_plan(int argc, char **argv)
 
 	if (status != OPT_GO_ON)
 		return status;
+	if (args.json && args.out && !strcmp(args.out, "-"))
+		return opt_complain(&command,
+		                    "--out - does not go with --json, which "
+		                    "has the placement");
 	ask.n_experts = (int32_t)args.common.experts;
 	args.common.layers = args.layer + 1;
 	args.common.draws = args.step + 1;

@@ -134,13 +134,15 @@ static int parse_policies(const char *text, enum replay_policy *policies)
 		text = "fixed,eplb,freebalance,ferry";
 	for (;;) {
 		const size_t bytes = strcspn(text, ",");
-		int p = 0;
+		int p = 0, i = 0;
 
 		while (p < REPLAY_N_POLICIES &&
 		       (strlen(replay_policy_names[p]) != bytes ||
 		        memcmp(text, replay_policy_names[p], bytes) != 0))
 			p++;
-		if (p == REPLAY_N_POLICIES || n == REPLAY_N_POLICIES) {
+		while (i < n && policies[i] != (enum replay_policy)p)
+			i++;
+		if (p == REPLAY_N_POLICIES || i < n) {
 			opt_complain(&command,
 			             "--policy has '%.*s', allowed are fixed, "
 			             "eplb, freebalance, ferry, each once, or "
@@ -347,6 +349,10 @@ int cmd_replay(int argc, char **argv)
 	if (status != OPT_GO_ON)
 		return status;
 	config.route = &route;
+	if (route.slot_expert)
+		snprintf(note, sizeof(note),
+		         "slot_expert of the loads is not used: experts begin "
+		         "as --start says");
 	struct replay_report report = {
 		.args = &args.common,
 		.source = args.common.trace ? args.common.trace

@@ -9,6 +9,9 @@ void route_csv_begin(struct route_csv *csv, const struct route_bytes *in)
 {
 	*csv = (struct route_csv){
 		.name = in->name, .at = in->bytes, .end = in->bytes + in->n};
+	/* What some editors put first: U+FEFF. */
+	if (in->n >= 3 && !memcmp(in->bytes, "\xef\xbb\xbf", 3))
+		csv->at += 3;
 }
 
 static bool is_blank(char c)

@@ -154,22 +154,36 @@ static bool parameter(const char *spec, const char *name, double *value)
 	return end > spec + n + 1 && !*end && *value >= 0;
 }
 
-static bool fill(const struct route_draw *draw, struct route *route,
-                 double *weights, struct route_fault *fault)
+static bool is_maps(const struct route_draw *draw)
+{
+	return !strncmp(draw->spec, "maps:", 5);
+}
+
+bool route_draw_check(const struct route_draw *draw, struct route_fault *fault)
+{
+	double x;
+
+	if (is_maps(draw) ||
+	    (parameter(draw->spec, "lognormal", &x) && x <= 5) ||
+	    (parameter(draw->spec, "zipf", &x) && x >= 1 &&
+	     x <= draw->n_experts))
+		return true;
+	return route_fail(fault,
+	                  "--generate is '%s', allowed are lognormal:0..5, "
+	                  "zipf:1..%d, maps:FOLDER",
+	                  draw->spec, draw->n_experts);
+}
+
+/* The spec is one of those that can be drawn. */
+static void fill(const struct route_draw *draw, struct route *route,
+                 double *weights)
 {
 	uint64_t rng = draw->seed;
 	const int32_t n = draw->n_experts;
 	double x, s = 0;
-	const bool lognormal = parameter(draw->spec, "lognormal", &x) && x <= 5;
-	const bool zipf = !lognormal && parameter(draw->spec, "zipf", &x) &&
-	                  x >= 1 && x <= n;
+	const bool lognormal = parameter(draw->spec, "lognormal", &x);
 
-	if (!lognormal && !zipf)
-		return route_fail(fault,
-		                  "--generate is '%s', allowed are "
-		                  "lognormal:0..5, zipf:1..%d, maps:FOLDER",
-		                  draw->spec, n);
-	if (zipf)
+	if (!lognormal && parameter(draw->spec, "zipf", &x))
 		s = zipf_exponent(x, n);
 	for (int32_t i = 0; i < route->n_steps * route->n_layers; i++) {
 		if (lognormal)
@@ -184,7 +198,6 @@ static bool fill(const struct route_draw *draw, struct route *route,
 		snprintf(at->name, sizeof(at->name), "draw %d", step);
 		at->task = at->group = step;
 	}
-	return true;
 }
 
 bool route_draw(const struct route_draw *draw, struct route *route, char *note,
@@ -197,15 +210,18 @@ bool route_draw(const struct route_draw *draw, struct route *route, char *note,
 	*route = (struct route){.n_steps = draw->n_steps,
 	                        .n_layers = draw->n_layers,
 	                        .n_experts = draw->n_experts};
-	if (!strncmp(draw->spec, "maps:", 5))
+	if (!route_draw_check(draw, fault))
+		return false;
+	if (is_maps(draw))
 		return route_maps(draw->spec + 5, draw->n_experts, route, note,
 		                  n, fault);
 	if (!route_alloc((size_t)draw->n_experts, sizeof(*weights), &weights,
 	                 fault))
 		return false;
-	const bool good = route_make(route, draw->spec, &ask, false, fault) &&
-	                  fill(draw, route, weights, fault);
+	const bool good = route_make(route, draw->spec, &ask, false, fault);
 
+	if (good)
+		fill(draw, route, weights);
 	free(weights);
 	if (!good)
 		route_close(route);

@@ -23,6 +23,9 @@ struct route_draw {
 	uint64_t seed;
 };
 
+/* False for a spec that is not one of those. */
+bool route_draw_check(const struct route_draw *draw, struct route_fault *fault);
+
 /* note[n] gets a line that says how well the loads fit, if they are fitted. */
 bool route_draw(const struct route_draw *draw, struct route *route, char *note,
                 size_t n, struct route_fault *fault);

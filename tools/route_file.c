@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <ferry/plan.h>
+
 #include "route_parts.h"
 
 #undef route_fail /* a macro for the analyzer */
@@ -191,6 +193,27 @@ static bool open_one(const char *path, const struct route_ask *ask,
 	return good;
 }
 
+/* Loads of a layer that no plan can be made for. */
+static bool check_sums(const char *path, const struct route *route,
+                       const int64_t *loads, struct route_fault *fault)
+{
+	for (int32_t step = 0; step < route->n_steps; step++)
+		for (int32_t layer = 0; layer < route->n_layers; layer++) {
+			int64_t sum = 0;
+
+			for (int32_t e = 0; e < route->n_experts; e++)
+				sum += *loads++;
+			if (sum > FERRY_MAX_LOAD)
+				return route_fail(
+					fault,
+					"%s: step %d, layer %d: the sum "
+					"of loads is %" PRId64
+					", allowed is 0..%" PRId64,
+					path, step, layer, sum, FERRY_MAX_LOAD);
+		}
+	return true;
+}
+
 bool route_open(const char *path, const struct route_ask *ask,
                 struct route *route, struct route_fault *fault)
 {
@@ -205,6 +228,9 @@ bool route_open(const char *path, const struct route_ask *ask,
 		good = open_bin(path, n - strlen(".bin"), ask, route, fault);
 	else
 		good = open_one(path, ask, route, fault);
+	good = good && check_sums(path, route, route->loads, fault) &&
+	       (!route->predicted ||
+	        check_sums(path, route, route->predicted, fault));
 	if (good && ask->mixed)
 		good = route_mix(route, fault);
 	if (!good)

@@ -174,6 +174,35 @@ static void test_speed(void **state)
 	unlink("plan_speed.csv");
 }
 
+/* More ranks than a list of options has. */
+static void test_speed_of_many(void **state)
+{
+	char line[1024] = "--generate lognormal:1 --ranks 100 --swaps 0 "
+			  "--speed 500";
+
+	(void)state;
+	for (int r = 1; r < 100; r++)
+		strcat(line, ",500");
+	cJSON *const o = plan(line);
+
+	assert_int_equal((int)number(o, "ranks"), 100);
+	assert_true(number(o, "load_before") > 10000);
+	cJSON_Delete(o);
+}
+
+/* Three bytes that editors put first. */
+static void test_byte_order_mark(void **state)
+{
+	(void)state;
+	write_file("plan_mark.csv", "\xef\xbb\xbf"
+	                            "10,10,1,1\n");
+	cJSON *const o = plan("--loads plan_mark.csv --ranks 2");
+
+	assert_int_equal((int)number(o, "load_after"), 11);
+	cJSON_Delete(o);
+	unlink("plan_mark.csv");
+}
+
 /* 9 MiB at 5 us + 1/365 GB/s take some 31 us: a window of 20 is too short. */
 static void test_budget(void **state)
 {
@@ -293,6 +322,28 @@ static void refuse(const char *line, int status, const char *message)
 	program_free(&p);
 }
 
+/* Another placement than the loads, or the options, are for. */
+static void test_other_placement(void **state)
+{
+	(void)state;
+	write_file("plan_fit.txt", "ferry placement 1\n"
+	                           "experts 4 ranks 2 split exact version 1\n"
+	                           "0: 0 1\n1: 2 3\n");
+	write_file("plan_cut.txt", "ferry placement 1\n"
+	                           "experts 2 ranks 2 split exact version 1\n"
+	                           "0: 0\n1: 1");
+	refuse("plan --generate lognormal:1 --experts 4 --placement "
+	       "plan_fit.txt --ranks 4",
+	       2, "--placement plan_fit.txt has 2 ranks, --ranks is 4");
+	refuse("plan --generate lognormal:1 --placement plan_fit.txt", 2,
+	       "--placement plan_fit.txt has 4 experts, the loads have 128");
+	refuse("plan --generate lognormal:1 --placement plan_cut.txt", 1,
+	       "plan_cut.txt: placement text: line 4, column 5: expected a new "
+	       "line, found the end");
+	unlink("plan_fit.txt");
+	unlink("plan_cut.txt");
+}
+
 static void test_refusals(void **state)
 {
 	(void)state;
@@ -314,6 +365,16 @@ static void test_refusals(void **state)
 	       "ferry plan: plan_place.txt: ");
 	refuse("plan --loads plan_bad.csv --generate zipf:2", 2,
 	       "give a file of loads, or --generate");
+	refuse("plan --generate foo", 2,
+	       "ferry plan: --generate is 'foo', allowed are lognormal:0..5, "
+	       "zipf:1..128, maps:FOLDER");
+	refuse("plan --generate lognormal:1 --out - --json", 2,
+	       "--out - does not go with --json, which has the placement");
+	refuse("plan --generate lognormal:1 --gamma 100.1 --rule sorted", 2,
+	       "--gamma is '100.1', allowed is a number 0..100");
+	refuse("plan --generate lognormal:1 --speed 1,1,1,x,1,1,1,1", 2,
+	       "--speed of rank 3 is 'x', allowed is a whole number "
+	       "1..1000000");
 	unlink("plan_bad.csv");
 	unlink("plan_place.txt");
 }
@@ -326,11 +387,14 @@ int main(void)
 		cmocka_unit_test(test_placement_round_trip),
 		cmocka_unit_test(test_slots_of_the_loads),
 		cmocka_unit_test(test_speed),
+		cmocka_unit_test(test_speed_of_many),
+		cmocka_unit_test(test_byte_order_mark),
 		cmocka_unit_test(test_budget),
 		cmocka_unit_test(test_fill),
 		cmocka_unit_test(test_threshold),
 		cmocka_unit_test(test_text),
 		cmocka_unit_test(test_text_is_narrow),
+		cmocka_unit_test(test_other_placement),
 		cmocka_unit_test(test_refusals),
 	};
 

@@ -428,7 +428,7 @@ static void test_refusals(void **state)
 	       "--policy has 'best', allowed are fixed, eplb, freebalance, "
 	       "ferry, each once, or all");
 	refuse("replay --generate lognormal:1 --policy "
-	       "fixed,fixed,fixed,fixed,fixed",
+	       "fixed,eplb,fixed",
 	       2, "each once, or all");
 	refuse("replay --generate lognormal:1 --steps 0", 2,
 	       "--steps is '0', allowed is by-task, mixed, a number of tokens, "
@@ -442,11 +442,40 @@ static void test_refusals(void **state)
 	refuse("replay --generate lognormal:1 --window-us 100", 2,
 	       "--window-us needs --expert-bytes");
 	refuse("replay --generate lognormal:1 --gamma x", 2,
-	       "--gamma is 'x', allowed is a number 0..1000");
+	       "--gamma is 'x', allowed is a number 0..100");
 	refuse("replay --generate lognormal:1 --threshold 0.9", 2,
-	       "--threshold is '0.9', allowed is a number from 1, of max/mean");
-	refuse("replay --generate lognormal:9", 1,
+	       "--threshold is '0.9', allowed is a number 1..1000000, of "
+	       "max/mean");
+	refuse("replay --generate lognormal:1 --threshold 1000001", 2,
+	       "allowed is a number 1..1000000");
+	refuse("replay --generate lognormal:9", 2,
 	       "--generate is 'lognormal:9', allowed are lognormal:0..5");
+}
+
+/* Slots of the loads are not where a replay begins: it says so. */
+static void test_slots_of_the_loads(void **state)
+{
+	(void)state;
+	write_file("replay_slots.csv", "10,10,1,1\nslot_expert,0,2,1,3\n");
+	struct program p = program_run("replay --trace replay_slots.csv "
+	                               "--ranks 2 --policy fixed");
+
+	assert_int_equal(p.status, 0);
+	assert_contains(p.out, "#          slot_expert of the loads is not "
+	                       "used: experts begin as --start says\n");
+	program_free(&p);
+	unlink("replay_slots.csv");
+}
+
+/* More tokens than plans take: before anything is said. */
+static void test_large_sums(void **state)
+{
+	(void)state;
+	write_file("replay_sum.json", "{\"loads\":[1099511627776,1]}");
+	refuse("replay --trace replay_sum.json --ranks 2", 1,
+	       "ferry replay: replay_sum.json: step 0, layer 0: the "
+	       "sum of loads is 1099511627777, allowed is 0..1099511627776");
+	unlink("replay_sum.json");
 }
 
 static void test_table_of_text(void **state)
@@ -486,6 +515,8 @@ int main(void)
 		cmocka_unit_test(test_steps),
 		cmocka_unit_test(test_predictions_of_the_trace),
 		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_slots_of_the_loads),
+		cmocka_unit_test(test_large_sums),
 		cmocka_unit_test(test_table_of_text),
 	};
 
