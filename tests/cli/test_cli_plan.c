@@ -312,6 +312,22 @@ static void test_text_is_narrow(void **state)
 	program_free(&p);
 }
 
+/*
+ * 256 copies are explained in a second or so; settled after each move before
+ * the one that is explained, it were minutes, and program_run gives up.
+ */
+static void test_text_of_many(void **state)
+{
+	struct program p = program_run("plan --generate lognormal:2 --experts "
+	                               "8192 --ranks 1024 --copies 8");
+
+	(void)state;
+	assert_int_equal(p.status, 0);
+	assert_contains(p.out, "\nplan      256 moves in ");
+	assert_contains(p.out, "\n  Layer 0, move 256 of 256: copy expert ");
+	program_free(&p);
+}
+
 static void refuse(const char *line, int status, const char *message)
 {
 	struct program p = program_run(line);
@@ -394,6 +410,7 @@ int main(void)
 		cmocka_unit_test(test_threshold),
 		cmocka_unit_test(test_text),
 		cmocka_unit_test(test_text_is_narrow),
+		cmocka_unit_test(test_text_of_many),
 		cmocka_unit_test(test_other_placement),
 		cmocka_unit_test(test_refusals),
 	};
