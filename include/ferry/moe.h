@@ -95,12 +95,12 @@ struct ferry_dispatch_in {
 	const float *topk_weights; /* [n_tokens][topk]; NULL: all 1 */
 	size_t weights_stride;
 	/*
-	 * NULL: expert e in expert slot e. With slot ids it only counts as in
-	 * use; logical ids need split EVEN, or QUOTA in a CPU world. Kept until
-	 * dispatch_recv is over; on a GPU until the call returns. There, a new
-	 * content is first copied to the device, in some tens of us. A channel
-	 * knows the newest ones, 512 or as many as 4 MiB hold, and for ever
-	 * those that a capture has named; NOMEM when graphs name more.
+	 * NULL: expert e in expert slot e. Slot ids go by themselves, it must
+	 * only fit the channel, and counts as in use; logical ids need split
+	 * EVEN, or QUOTA in a CPU world. Kept until dispatch_recv is over; on a
+	 * GPU until the call returns. There, new content is first copied, in
+	 * some tens of us. A channel knows the newest ones, 512 or in 4 MiB,
+	 * and for ever those that a capture has named; NOMEM when those fill it.
 	 */
 	const struct ferry_placement *placement;
 };

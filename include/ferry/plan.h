@@ -79,9 +79,10 @@ struct ferry_plan_in {
 	int32_t max_swaps;    /* 0: FERRY_PLAN_MOVES; -1: none */
 	int32_t max_copies;   /* copies into each rank's empty slots; 0: none */
 	/*
-	 * NULL: transfers cost nothing. Else what the plan asks of any link or
-	 * rank, per direction, fits into the window of the rank: window_ns, or
-	 * rank_window_ns[r]. A window of 0 or less lets nothing move.
+	 * NULL: transfers cost nothing, and a window is INVAL. Else what the
+	 * plan asks of any link or rank, per direction, fits into the window of
+	 * the rank: window_ns, or rank_window_ns[r]. A window of 0 or less lets
+	 * nothing move: with `cost` set and window_ns left at 0, nothing does.
 	 */
 	const struct ferry_cost *cost;
 	int64_t window_ns;

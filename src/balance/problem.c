@@ -2,6 +2,7 @@
 /* Checks what is to be planned, and counts the loads of slots and ranks. */
 #include "problem.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,6 +170,21 @@ static enum ferry_status check_options(const struct ferry_plan_in *in)
 	                   MAX_GAMMA_MILLI);
 }
 
+/* Nothing is measured against a window without costs: a caller's slip. */
+static enum ferry_status check_no_window(const struct ferry_plan_in *in)
+{
+	if (in->rank_window_ns)
+		return ferry_fail(NULL, FERRY_INVAL,
+		                  "plan: rank_window_ns is set and cost is "
+		                  "NULL: a window needs costs");
+	if (in->window_ns)
+		return ferry_fail(NULL, FERRY_INVAL,
+		                  "plan: window_ns is %" PRId64 " and cost is "
+		                  "NULL: a window needs costs",
+		                  in->window_ns);
+	return FERRY_OK;
+}
+
 static enum ferry_status take_cost(struct ferry_problem *p,
                                    const struct ferry_plan_in *in)
 {
@@ -176,7 +192,7 @@ static enum ferry_status take_cost(struct ferry_problem *p,
 	p->uneven_bytes = false;
 	memset(&p->cost, 0, sizeof(p->cost));
 	if (!in->cost)
-		return FERRY_OK;
+		return check_no_window(in);
 	FERRY_TRY(ferry_sized_copy(&p->cost, sizeof(p->cost), in->cost,
 	                           "plan cost"));
 	const int64_t n_pairs = (int64_t)p->n_ranks * p->n_ranks;

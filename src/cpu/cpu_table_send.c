@@ -78,6 +78,7 @@ static bool resolve_token(const struct ferry_shape *shape,
 		}
 		if (id != -1 && shape->bad_id == FERRY_BAD_ID_ERROR) {
 			mark(table, token, k, id, limit);
+			table->mark_is_slot = in->id_kind == FERRY_ID_SLOT;
 			return false;
 		}
 		slots[k] = FERRY_NO_SLOT;

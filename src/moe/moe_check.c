@@ -203,9 +203,9 @@ static enum ferry_status check_placement(const struct place *at,
 	const struct ferry_shape *shape = &at->moe->shape;
 	const struct ferry_placement *p = in->placement;
 
-	if (in->id_kind == FERRY_ID_SLOT)
-		return FERRY_OK;
-	if (!p && !at->moe->identity && !has_no_rows(at, in))
+	const bool logical = in->id_kind == FERRY_ID_LOGICAL;
+
+	if (logical && !p && !at->moe->identity && !has_no_rows(at, in))
 		return ferry_fail(
 			ctx_of(at), FERRY_INVAL,
 			"%s: placement is NULL, but %d experts do not "
@@ -225,7 +225,8 @@ static enum ferry_status check_placement(const struct place *at,
 		                  "channel %d",
 		                  at->call, ferry_placement_n_slots(p),
 		                  shape->n_expert_slots);
-	FERRY_TRY(check_split(at, p));
+	if (logical)
+		FERRY_TRY(check_split(at, p));
 	return check_slots(at, p);
 }
 

@@ -41,8 +41,9 @@ void ferry_blame_mark(struct ferry_blame *blame,
 		    "dispatch: topk_ids[%d][%d] is %" PRId64
 		    ", %s are 0..%d (rank %d)",
 		    mark->mark_token, mark->mark_choice, mark->mark_value,
-		    mark->mark_limit == shape->n_experts ? "experts"
-		                                         : "expert slots",
+		    mark->mark_is_slot || mark->mark_limit != shape->n_experts
+		            ? "expert slots"
+		            : "experts",
 		    mark->mark_limit - 1, rank);
 	blame->verdict.token = mark->mark_token;
 	blame->verdict.choice = mark->mark_choice;

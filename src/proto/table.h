@@ -39,7 +39,9 @@ struct ferry_table {
 	int32_t mark_limit; /* exclusive upper bound that was allowed */
 	int64_t mark_value;
 	uint64_t content_hash; /* of slots and weights; compared in a group */
-	uint64_t reserved[8];
+	uint64_t reserved[7];
+	int32_t mark_is_slot; /* what is out of range is an expert slot */
+	int32_t reserved_end;
 };
 
 static inline int32_t *ferry_table_slots(struct ferry_table *table)

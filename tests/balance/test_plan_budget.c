@@ -101,6 +101,25 @@ static void no_window_and_no_time(void **state)
 	ferry_placement_destroy(p);
 }
 
+static void window_needs_cost(void **state)
+{
+	static const int64_t windows[2] = {1, 1};
+	struct ferry_placement *const p = make_two(FERRY_SPLIT_EVEN);
+	struct ferry_plan_in in = make_in(p, NULL, 7);
+
+	(void)state;
+	plan.size = sizeof(plan);
+	assert_int_equal(ferry_plan_make(planner, &in, &plan), FERRY_INVAL);
+	assert_non_null(
+		strstr(ferry_last_error(), "window_ns is 7 and cost is NULL"));
+	in.window_ns = 0;
+	in.rank_window_ns = windows;
+	assert_int_equal(ferry_plan_make(planner, &in, &plan), FERRY_INVAL);
+	assert_non_null(strstr(ferry_last_error(),
+	                       "rank_window_ns is set and cost is NULL"));
+	ferry_placement_destroy(p);
+}
+
 static void directions_overlap(void **state)
 {
 	struct ferry_placement *const p = make_two(FERRY_SPLIT_EVEN);
@@ -326,6 +345,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_window),
 		cmocka_unit_test(no_window_and_no_time),
+		cmocka_unit_test(window_needs_cost),
 		cmocka_unit_test(directions_overlap),
 		cmocka_unit_test(half_duplex),
 		cmocka_unit_test(asymmetric_links),

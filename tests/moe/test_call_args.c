@@ -211,6 +211,8 @@ static void wrong_placements(struct rank *rank)
 	RANKS_OK(ferry_placement_create(&p, &other));
 	IN(in.placement = other, FERRY_INVAL, "placement", "7 expert slots",
 	   "6");
+	IN((in.id_kind = FERRY_ID_SLOT, in.placement = other), FERRY_INVAL,
+	   "placement", "7 expert slots");
 	ferry_placement_destroy(other);
 	p.expert_slots = NULL;
 	p.split = FERRY_SPLIT_EXACT;

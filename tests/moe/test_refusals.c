@@ -92,6 +92,28 @@ static void a_bad_id_is_named_everywhere(void **state)
 		run(3, bad_id_body, &ids[i]);
 }
 
+/* Slots are called so, also where there are as many as experts. */
+static void bad_slot_body(struct rank *rank)
+{
+	const struct ferry_moe_config config = small();
+	struct drive *d = drive_open(rank, &config, NULL);
+	struct drive_op *op = begin(rank, d);
+
+	drive_batch(op)->in.id_kind = FERRY_ID_SLOT;
+	if (rank->rank == 1)
+		set_id(op, 0, 1, 8);
+	drive_dispatch_send(op);
+	expect(rank, d, op, FERRY_RANGE, 1,
+	       run_on_gpus() ? "topk_ids[0][1] is 8"
+	                     : "topk_ids[0][1] is 8, expert slots are 0..7");
+}
+
+static void a_bad_slot_is_called_a_slot(void **state)
+{
+	(void)state;
+	run(3, bad_slot_body, NULL);
+}
+
 /* Two ranks with bad ids: the lower one is the root, everywhere. */
 static void two_bad_body(struct rank *rank)
 {
@@ -379,6 +401,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_bad_id_is_named_everywhere),
+		cmocka_unit_test(a_bad_slot_is_called_a_slot),
 		cmocka_unit_test(of_two_the_lower_rank_is_named),
 		cmocka_unit_test(a_bad_count_in_memory_is_named),
 		cmocka_unit_test(another_hidden_size_is_named),
