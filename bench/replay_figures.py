@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Replays real routing under every policy that docs/performance.md has figures of,
-and prints them as tables of Markdown. Needs `ferry` and the traces.
+"""Replays real routing under every policy and prints the ratios as tables of
+Markdown. README.md has some of them, docs/balance.md says what is behind them. Needs
+`ferry` and the traces.
 
     bench/replay_figures.py FERRY DATA [RESULT.json]
 
@@ -21,7 +22,14 @@ RANKS = (4, 8, 16)
 COLUMNS = [
     ("fixed", "--policy fixed"),
     ("history", "--policy eplb"),
-    ("FreeBalance, 2 swaps", "--policy freebalance --swaps 2"),
+    ("history, 2 spare slots, even split",
+     "--policy eplb --replicas 2 --split even"),
+    ("history, 2 spare slots, exact split",
+     "--policy eplb --replicas 2 --split exact"),
+    ("FreeBalance, 2 swaps, gamma 0",
+     "--policy freebalance --swaps 2 --gamma 0"),
+    ("FreeBalance, 2 swaps, gamma 0.5",
+     "--policy freebalance --swaps 2 --gamma 0.5"),
     ("1 swap", "--policy ferry --swaps 1"),
     ("2 swaps", "--policy ferry --swaps 2"),
     ("4 swaps", "--policy ferry --swaps 4"),
@@ -29,9 +37,9 @@ COLUMNS = [
     ("history + 2 swaps", "--policy ferry --swaps 2 --start eplb"),
     ("2 swaps, hit rate 0.75", "--policy ferry --swaps 2 --predict noise:0.75"),
     ("2 swaps + 2 copies", "--policy ferry --swaps 2 --replicas 2"),
-    ("all slots filled", "--policy ferry --swaps 2 --replicas 2 --fill"),
-    ("filled, hit rate 0.75", "--policy ferry --swaps 2 --replicas 2 --fill "
-     "--predict noise:0.75"),
+    ("2 swaps, all spare slots filled", "--policy ferry --swaps 2 --replicas 2 --fill"),
+    ("all spare slots filled, hit rate 0.75",
+     "--policy ferry --swaps 2 --replicas 2 --fill --predict noise:0.75"),
 ]
 
 

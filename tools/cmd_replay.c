@@ -82,8 +82,8 @@ static const struct opt options[] = {
 	{"persist", 0, OPT_FLAG, AT(persist), NULL, NULL, 0, 0, NULL,
          "a step starts from where swaps of the last one led, not from the "
          "start placement"},
-	{"gamma", 0, OPT_TEXT, COMMON(gamma), "X", "0", 0, 0, NULL,
-         "freebalance: weight of the variance, in 1/mean"},
+	{"gamma", 0, OPT_TEXT, COMMON(gamma), "X", "0.5", 0, 0, NULL,
+         "freebalance: weight of the variance, in 1/mean; 0: none"},
 	{"rule", 0, OPT_CHOICE, COMMON(rule), "RULE", "reselect", 0, 0,
          rule_names,
          "freebalance: candidates sorted once, or selected again after each "

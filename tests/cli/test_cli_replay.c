@@ -120,16 +120,19 @@ static void test_figures_of_tokens(void **state)
 	expect_reached(TOKENS "--policy ferry --ranks 16 --swaps 2", 2.461);
 }
 
-/* FreeBalance's rule without the variance is the command's default. */
+/* FreeBalance's rule without the variance, and with the usual weight of it. */
 static void test_freebalance(void **state)
 {
 	(void)state;
 	need_data();
-	expect_near(TOKENS "--policy freebalance --ranks 8 --swaps 2", 1.431,
-	            0.0006);
 	expect_near(TOKENS "--policy freebalance --ranks 8 --swaps 2 "
-	                   "--gamma 0 --rule reselect",
+	                   "--gamma 0",
 	            1.431, 0.0006);
+	assert_true(figure(TOKENS "--policy freebalance --swaps 2",
+	                   "ratio_mean") ==
+	            figure(TOKENS "--policy freebalance --swaps 2 "
+	                          "--gamma 0.5 --rule reselect",
+	                   "ratio_mean"));
 }
 
 /*
