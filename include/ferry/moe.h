@@ -100,7 +100,7 @@ struct ferry_dispatch_in {
 	 * EVEN, or QUOTA in a CPU world. Kept until dispatch_recv is over; on a
 	 * GPU until the call returns. There, new content is first copied, in
 	 * some tens of us. A channel knows the newest ones, 512 or in 4 MiB,
-	 * and for ever those that a capture has named; NOMEM when those fill it.
+	 * and for ever those that captures have named: NOMEM when full.
 	 */
 	const struct ferry_placement *placement;
 };
