@@ -16,6 +16,7 @@ help:
 
 demo:
 	@$(SETUP) build
+	@echo '# building, some minutes the first time'
 	@scripts/build release $(JOBS)
 	@scripts/demo build/release
 

@@ -29,6 +29,9 @@ configure_file(cmake/ferry.pc.in ferry.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/ferry.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
+install(PROGRAMS scripts/trace-convert RENAME ferry-trace-convert
+  DESTINATION ${CMAKE_INSTALL_BINDIR})
+
 foreach(page IN LISTS man_pages man_aliases)
   cmake_path(GET page EXTENSION LAST_ONLY section)
   string(SUBSTRING ${section} 1 1 section)

@@ -61,9 +61,17 @@ static void print_head(const struct info_links *o, const struct result *result)
 	about_print();
 	printf("# fabric   %s, %" PRId64 " ranks\n", result->fabric,
 	       o->n_ranks);
+	struct machine machine;
+
 	printf("# puts     of up to %" PRId64 " bytes, fastest of %" PRId64
-	       " rounds; %" PRId64 " pairs at a time\n",
-	       o->max_bytes, o->rounds, o->n_ranks / 2);
+	       " rounds; %" PRId64 " pair%s at a time\n",
+	       o->max_bytes, o->rounds, o->n_ranks / 2,
+	       o->n_ranks / 2 == 1 ? "" : "s");
+	machine_read(&machine);
+	if (machine.n_usable_cpus < o->n_ranks)
+		printf("# warning  %" PRId64 " ranks share %d CPUs: links look "
+		       "slower than they are\n",
+		       o->n_ranks, machine.n_usable_cpus);
 }
 
 static void print_columns(const char *what, int64_t n)

@@ -143,11 +143,11 @@ def arrays(root):
         folder = pathlib.Path(name)
         a, b = folder / "a.npy", folder / "b.npy"
         a.write_bytes(npy([3, 1, 2], "h", [0, 1, 2, 3, 0, -1]))
-        b.write_bytes(npy([1, 1, 2], "h", [1, 1]))
+        b.write_bytes(npy([1, 1, 2], "h", [1, 2]))
         found = convert(root, folder, a, b, "--experts", "4")
         yield from expect("npy", found, {
             "__metadata__": {"n_experts": "4"},
-            "topk_ids": ([4, 1, 2], [0, 1, 2, 3, 0, -1, 1, 1]),
+            "topk_ids": ([4, 1, 2], [0, 1, 2, 3, 0, -1, 1, 2]),
             "step_starts": ([2], [0, 3])})
         yield from expect("its replay", replay(folder)["meta"]["steps"], 2)
         found = convert(root, folder, a, "--step-tokens", "2")
@@ -253,6 +253,35 @@ def refusals(root):
             yield f"evil.pt: {found!r}"
 
 
+def slips(root):
+    """What a user does by mistake."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        path = folder / "a.npy"
+        for values, words, *options in (
+                ([0, 1, 7, 7], "token 1, layer 0 has an expert twice: 7 7: "
+                 "looks like counts: --loads?"),
+                ([0, -2, 1, 2], "token 0, layer 0 has the id -2, allowed are "
+                 "-1 (no expert) and up"),
+                ([0, 1, 4, 2], "token 1, layer 0 has the id 4, allowed are "
+                 "-1 (no expert)..3", "--experts", "4")):
+            path.write_bytes(npy([2, 1, 2], "h", values))
+            found = convert(root, folder, path, *options)
+            if words not in found or "Traceback" in found:
+                yield f"{values}: {found!r}, wanted {words!r}"
+        for arguments, words in (
+                ((folder / "no.npy", "-o", folder / "o.safetensors"),
+                 "no.npy: there is no such file"),
+                ((path, "-o", folder / "o.npy"), "ends in .safetensors"),
+                ((folder / "o.safetensors", "-o", folder / "o.safetensors"),
+                 "is input and output")):
+            done = subprocess.run(
+                [sys.executable, root / "scripts/trace-convert", *arguments],
+                capture_output=True, text=True, check=False)
+            if done.returncode != 1 or words not in done.stderr:
+                yield f"{words}: {done.stderr!r}"
+
+
 def full(root):
     """A trace that is written, and a line about it that cannot be."""
     with tempfile.TemporaryDirectory() as name:
@@ -267,4 +296,4 @@ def full(root):
             1, "trace-convert: standard output: No space left on device\n"))
 
 
-tree.main(arrays, sglang, refusals, full)
+tree.main(arrays, sglang, refusals, slips, full)
