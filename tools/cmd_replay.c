@@ -254,7 +254,7 @@ static int run_all(const struct replay_report *report, bool json,
 	for (int i = 0; good && i < n; i++) {
 		good = run_one(report->config, policies[i], &rows[i]);
 		if (good && !json)
-			replay_print_row(&rows[i]);
+			replay_print_row(report, &rows[i]);
 	}
 	if (good && json)
 		good = replay_write_json(report, rows, n);
@@ -322,6 +322,9 @@ static int parse(const struct replay_args *args, struct route_ask *ask,
 	ask->n_experts = (int32_t)args->common.experts;
 	ask->n_layers = (int32_t)args->common.layers;
 	configure(args, config);
+	if (args->common.fill && !args->common.copies)
+		return opt_complain(&command,
+		                    "--fill needs spare slots: --replicas");
 	*n = parse_policies(args->policy, policies);
 	if (!*n || parse_steps(args->steps, ask) != OPT_GO_ON ||
 	    parse_predict(args->predict, config) != OPT_GO_ON)

@@ -115,8 +115,48 @@ static void print_ranks(const struct plan_report *r)
 	}
 }
 
+/* The fastest transfer of an expert; links of the command are all alike. */
+static int64_t transfer_ns(const struct ferry_cost *cost)
+{
+	const int64_t ps = cost->ps_per_byte[0];
+
+	return cost->alpha_ns[0] + (cost->all_bytes * ps + 999) / 1000;
+}
+
+/* Why nothing moves, into text[n]; "" where something does. */
+static void why_nothing(const struct plan_report *r, char *text, size_t n)
+{
+	const struct ferry_plan_in *const in = r->in;
+	const struct ferry_plan *const plan = r->plan;
+	const double before = ratio(r, plan->load_before);
+
+	text[0] = 0;
+	if (plan->n_moves)
+		return;
+	if (in->threshold_ppm > 0 && before * 1e6 < (double)in->threshold_ppm)
+		snprintf(text, n, "max/mean is below the threshold of %.4f",
+		         (double)in->threshold_ppm / 1e6);
+	else if (in->max_swaps < 0 && !in->max_copies)
+		snprintf(text, n, "neither swaps nor copies are allowed");
+	else if (in->cost && transfer_ns(in->cost) > in->window_ns)
+		snprintf(text, n,
+		         "no move fits the window: the smallest transfer takes "
+		         "%.1f us, the window is %.1f us",
+		         (double)transfer_ns(in->cost) / 1e3,
+		         (double)in->window_ns / 1e3);
+	else if (plan->load_before <= plan->bound)
+		snprintf(text, n,
+		         "the fullest rank is at the bound: no allowed moves "
+		         "make it less full");
+	else
+		snprintf(text, n, "no %s%s lowers the fullest rank",
+		         in->max_copies ? "swap or copy" : "swap",
+		         in->cost ? " that fits the window" : "");
+}
+
 void plan_print(const struct plan_report *r)
 {
+	char why[160];
 	const struct ferry_plan *const plan = r->plan;
 
 	printf("%s%s%s, layer %d: %d experts in %d slots of %d ranks\n",
@@ -137,6 +177,9 @@ void plan_print(const struct plan_report *r)
 	                   : 0,
 	       r->in->tight_bound ? " (with the budget)" : "", plan->n_moves,
 	       (double)r->plan_ns / 1e3);
+	why_nothing(r, why, sizeof(why));
+	if (*why)
+		printf("why       %s\n", why);
 	printf("hash      %016" PRIx64 "\n"
 	       "placement %016" PRIx64 " -> %016" PRIx64 "\n",
 	       plan->hash, ferry_placement_hash(r->before),
@@ -188,6 +231,7 @@ static void add_loads(cJSON *o, const char *name, const int64_t *loads,
 static void add_plan(cJSON *o, const struct plan_report *r)
 {
 	const struct ferry_plan *const plan = r->plan;
+	char why[160];
 
 	cJSON_AddNumberToObject(o, "load_before", (double)plan->load_before);
 	cJSON_AddNumberToObject(o, "load_after", (double)plan->load_after);
@@ -198,6 +242,9 @@ static void add_plan(cJSON *o, const struct plan_report *r)
 	json_add_ratio(o, "ratio_bound", ratio(r, plan->bound));
 	json_add_rounded(o, "plan_us", (double)r->plan_ns / 1e3);
 	add_hash(o, "hash", plan->hash);
+	why_nothing(r, why, sizeof(why));
+	if (*why)
+		cJSON_AddStringToObject(o, "why", why);
 	cJSON *const moves = cJSON_AddArrayToObject(o, "moves");
 
 	for (int32_t m = 0; m < plan->n_moves; m++)

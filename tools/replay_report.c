@@ -12,6 +12,31 @@
 static const char *const past_names[] = {"other tasks", "steps before",
                                          "step before", "all steps"};
 
+static const char *const past_words[] = {"others", "past", "last", "all"};
+
+/* Does any step have steps that history knows? */
+static bool has_history(const struct replay_config *c)
+{
+	const struct route *const route = c->route;
+
+	if (c->past != REPLAY_OTHERS)
+		return c->past == REPLAY_ALL || route->n_steps > 1;
+	for (int32_t i = 1; i < route->n_steps; i++)
+		if (route->steps[i].task != route->steps[0].task)
+			return true;
+	return false;
+}
+
+static void print_history(const struct replay_config *c)
+{
+	printf("# history  knows the %s\n", past_names[c->past]);
+	if (has_history(c))
+		return;
+	printf("#          but there are none: eplb knows nothing; %s help\n",
+	       c->route->n_steps > 1 ? "--history past and last"
+	                             : "more steps (--steps N, --draws N)");
+}
+
 static void print_budget(const struct replay_report *r)
 {
 	const struct replay_config *const c = r->config;
@@ -49,7 +74,7 @@ void replay_print_header(const struct replay_report *r)
 	                  : "each step from it");
 	printf("# predict  %s; tokens of replicas shared by %s\n", r->predict,
 	       balance_splits[c->split]);
-	printf("# history  knows the %s\n", past_names[c->past]);
+	print_history(c);
 	print_budget(r);
 	puts("# fullest rank over mean, over all steps and layers; bound: what "
 	     "no plan beats;\n"
@@ -62,15 +87,19 @@ void replay_print_header(const struct replay_report *r)
 	     "      MB    p50    p99 moved improved");
 }
 
-void replay_print_row(const struct replay_row *row)
+void replay_print_row(const struct replay_report *r,
+                      const struct replay_row *row)
 {
-	printf("  %-11s %6.3f %6.3f %6.3f %6.3f %6.2f %6.2f %7.2f %8.2f %6.1f "
+	char mb[24] = "-";
+
+	if (r->config->expert_bytes)
+		snprintf(mb, sizeof(mb), "%.2f", row->fetched_bytes_mean / 1e6);
+	printf("  %-11s %6.3f %6.3f %6.3f %6.3f %6.2f %6.2f %7.2f %8s %6.1f "
 	       "%6.1f %4.0f%% %7.1f%%\n",
 	       replay_policy_names[row->policy], row->ratio_mean,
 	       row->ratio_p95, row->ratio_worst, row->bound_mean,
-	       row->swaps_mean, row->copies_mean, row->fetched_mean,
-	       row->fetched_bytes_mean / 1e6, row->plan_us_p50,
-	       row->plan_us_p99, 100 * row->moved_share,
+	       row->swaps_mean, row->copies_mean, row->fetched_mean, mb,
+	       row->plan_us_p50, row->plan_us_p99, 100 * row->moved_share,
 	       100 * row->improved_share);
 	fflush(stdout);
 }
@@ -103,6 +132,38 @@ static void add_layers(cJSON *o, const char *name, const double *values,
 		cJSON_AddItemToArray(array, json_ratio(values[i]));
 }
 
+/* What was asked for; null: no limit. */
+static void add_question(cJSON *meta, const struct replay_report *r)
+{
+	const struct replay_config *const c = r->config;
+	cJSON *const budget = cJSON_AddObjectToObject(meta, "budget");
+
+	if (r->args->swaps >= 0)
+		cJSON_AddNumberToObject(budget, "swaps",
+		                        (double)r->args->swaps);
+	else
+		cJSON_AddNullToObject(budget, "swaps");
+	cJSON_AddNumberToObject(budget, "copies", c->replicas);
+	cJSON_AddBoolToObject(budget, "fill", c->fill);
+	if (c->cost)
+		cJSON_AddNumberToObject(meta, "window_us",
+		                        (double)r->args->window_us);
+	else
+		cJSON_AddNullToObject(meta, "window_us");
+	cJSON_AddNumberToObject(meta, "expert_bytes", (double)c->expert_bytes);
+	cJSON_AddStringToObject(meta, "predict", r->predict);
+	cJSON_AddStringToObject(meta, "start", r->start);
+	cJSON_AddStringToObject(meta, "history", past_words[c->past]);
+	cJSON_AddStringToObject(meta, "split", balance_splits[c->split]);
+	cJSON_AddNumberToObject(
+		meta, "gamma",
+		c->gamma_milli > 0 ? (double)c->gamma_milli / 1e3 : 0);
+	cJSON_AddStringToObject(meta, "rule",
+	                        c->rule == FERRY_RULE_SORTED ? "sorted"
+	                                                     : "reselect");
+	cJSON_AddNumberToObject(meta, "seed", (double)r->args->seed);
+}
+
 static void add_meta(cJSON *document, const struct replay_report *r)
 {
 	const struct replay_config *const c = r->config;
@@ -116,6 +177,7 @@ static void add_meta(cJSON *document, const struct replay_report *r)
 	cJSON_AddNumberToObject(meta, "layers", c->route->n_layers);
 	cJSON_AddNumberToObject(meta, "experts", c->route->n_experts);
 	cJSON_AddNumberToObject(meta, "ranks", c->n_ranks);
+	add_question(meta, r);
 }
 
 bool replay_write_json(const struct replay_report *r,

@@ -17,7 +17,8 @@ struct replay_report {
 };
 
 void replay_print_header(const struct replay_report *report);
-void replay_print_row(const struct replay_row *row);
+void replay_print_row(const struct replay_report *report,
+                      const struct replay_row *row);
 
 /* Writes the document to stdout; false after a complaint. */
 bool replay_write_json(const struct replay_report *report,

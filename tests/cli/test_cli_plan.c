@@ -228,6 +228,33 @@ static void test_budget(void **state)
 	}
 }
 
+/* One line says why nothing moves. */
+static void test_why_nothing(void **state)
+{
+	static const char *const cases[][2] = {
+		{"", "why       the fullest rank is at the bound"},
+		{"--swaps 0", "neither swaps nor copies are allowed"},
+		{"--threshold 3", "max/mean is below the threshold of 3.0000"},
+		{"--window-us 10 --expert-bytes 9m",
+	         "the smallest transfer takes 33.3 us, the window is 10.0 us"},
+	};
+	char line[256];
+
+	(void)state;
+	write_file("plan_why.csv", "90,1,1,1\n");
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		snprintf(line, sizeof(line),
+		         "plan --loads plan_why.csv --ranks 2 %s", cases[i][0]);
+		struct program p = program_run(line);
+
+		assert_int_equal(p.status, 0);
+		if (!strstr(p.out, cases[i][1]))
+			fail_msg("%s: %s", line, p.out);
+		program_free(&p);
+	}
+	unlink("plan_why.csv");
+}
+
 /* Even loads gain nothing by copies; --fill makes them. */
 static void test_fill(void **state)
 {
@@ -406,6 +433,7 @@ int main(void)
 		cmocka_unit_test(test_speed_of_many),
 		cmocka_unit_test(test_byte_order_mark),
 		cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_why_nothing),
 		cmocka_unit_test(test_fill),
 		cmocka_unit_test(test_threshold),
 		cmocka_unit_test(test_text),

@@ -444,6 +444,8 @@ static void test_refusals(void **state)
 	       "--ranks is 5, allowed is at most the 4 experts");
 	refuse("replay --generate lognormal:1 --window-us 100", 2,
 	       "--window-us needs --expert-bytes");
+	refuse("replay --generate lognormal:1 --fill", 2,
+	       "--fill needs spare slots: --replicas");
 	refuse("replay --generate lognormal:1 --gamma x", 2,
 	       "--gamma is 'x', allowed is a number 0..100");
 	refuse("replay --generate lognormal:1 --threshold 0.9", 2,
