@@ -28,8 +28,10 @@ static const char *const rule_names[] = {"portfolio", "sorted", "reselect",
 
 static const struct opt options[] = {
 	{"loads", 'l', OPT_TEXT, COMMON(trace), "FILE", NULL, 0, 0, NULL,
-         "loads of the experts: .csv or .json, or a trace as ferry replay "
-         "takes it"},
+         "loads of the experts: .csv, where a line of numbers is a layer; "
+         ".json "
+         "{\"loads\": [numbers, or an array a layer]}; or a trace as ferry "
+         "replay takes it"},
 	{"generate", 'g', OPT_TEXT, COMMON(generate), "HOW", NULL, 0, 0, NULL,
          "loads out of a generator instead: lognormal:SIGMA, zipf:RATIO of the "
          "fullest expert to the mean, maps:FOLDER fitted to EPLB's maps"},
@@ -93,7 +95,8 @@ static const struct opt_command command = {
 	.name = "ferry plan",
 	.summary = "which experts to move for the loads of a layer, and why",
 	.options = options,
-	.examples = "  ferry plan --loads loads.csv --ranks 8 --swaps 2\n"
+	.examples = "  echo 90,12,40,61,10,16,39,4 > loads.csv\n"
+		    "  ferry plan --loads loads.csv --ranks 4 --swaps 2\n"
 		    "  ferry plan --generate lognormal:1.4 --seed 1 --swaps 4 "
 		    "--out next.txt\n"
 		    "  ferry plan --generate zipf:6 --copies 2 --window-us 300 "
