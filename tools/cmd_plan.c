@@ -275,7 +275,7 @@ static int plan(const struct plan_args *args, const struct ferry_plan_in *in,
 
 enum { MAX_SPEED = 1000000 };
 
-/* The number of rank r; *text goes behind its comma, NULL at the end. */
+/* The number of rank r; *text goes behind its comma, or to the end. */
 static int take_one_speed(const char **text, int r, int32_t *speed)
 {
 	const size_t n = strcspn(*text, ",");
@@ -289,7 +289,7 @@ static int take_one_speed(const char **text, int r, int32_t *speed)
 		                    "whole number 1..%d",
 		                    r, word, MAX_SPEED);
 	*speed = (int32_t)value;
-	*text = (*text)[n] ? *text + n + 1 : NULL;
+	*text += n + ((*text)[n] != 0);
 	return OPT_GO_ON;
 }
 

@@ -128,11 +128,11 @@ static void test_freebalance(void **state)
 	expect_near(TOKENS "--policy freebalance --ranks 8 --swaps 2 "
 	                   "--gamma 0",
 	            1.431, 0.0006);
-	assert_true(figure(TOKENS "--policy freebalance --swaps 2",
-	                   "ratio_mean") ==
-	            figure(TOKENS "--policy freebalance --swaps 2 "
-	                          "--gamma 0.5 --rule reselect",
-	                   "ratio_mean"));
+	assert_true(
+		figure(TOKENS "--policy freebalance --swaps 2", "ratio_mean") ==
+		figure(TOKENS "--policy freebalance --swaps 2 "
+	                      "--gamma 0.5 --rule reselect",
+	               "ratio_mean"));
 }
 
 /*
