@@ -17,7 +17,6 @@ enum ferry_status ferry_board_init(struct plan_board *board, int32_t max_slots,
 		(size_t)(max_slots > max_ranks ? max_slots : max_ranks);
 	const size_t n = (size_t)min_i64(max_ranks, BOARD_PLACES);
 
-	board->max_places = (int32_t)n;
 	board->rank = malloc(n * sizeof(*board->rank));
 	board->excess = malloc(round_up(n, LANES) * sizeof(*board->excess));
 	board->list = malloc(n * sizeof(*board->list));

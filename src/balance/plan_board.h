@@ -42,7 +42,6 @@ struct board_list {
 struct plan_board {
 	int32_t n; /* places */
 	int32_t shift;
-	int32_t max_places;
 	int32_t *rank; /* [n] */
 	/* [n] what it has above the target; below it, less than 0. Full lanes:
 	 * INT16_MIN behind the last one. */

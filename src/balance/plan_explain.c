@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Says in words why a move was chosen. */
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "../core/bits.h"
 #include "../core/sized.h"
+#include "../core/text.h"
 #include "plan_inner.h"
-
-/* Text as far as it fits, and its whole length. */
-struct text {
-	char *buffer;
-	size_t bytes;
-	size_t length;
-};
 
 /* What is known where a move is about to be made. */
 struct scene {
@@ -29,21 +21,8 @@ struct scene {
 	int64_t to_after;
 };
 
-__attribute__((format(printf, 2, 3))) static void add(struct text *t,
-                                                      const char *fmt, ...)
-{
-	const bool fits = t->length < t->bytes;
-	va_list args;
-
-	va_start(args, fmt);
-	const int n = vsnprintf(fits ? t->buffer + t->length : NULL,
-	                        fits ? t->bytes - t->length : 0, fmt, args);
-	va_end(args);
-	t->length += n > 0 ? (size_t)n : 0;
-}
-
 /* "412 tokens, 1.65 times the mean" */
-static void add_load(struct text *t, const struct scene *s, int32_t rank,
+static void add_load(struct ferry_text *t, const struct scene *s, int32_t rank,
                      int64_t tokens)
 {
 	const struct ferry_problem *const p = &s->pl->problem;
@@ -53,67 +32,72 @@ static void add_load(struct text *t, const struct scene *s, int32_t rank,
 			? (__int128_t)load * 100 * p->n_ranks / s->plan->total
 			: 100;
 
-	add(t, "%lld tokens", (long long)tokens);
+	ferry_text_add(t, "%lld tokens", (long long)tokens);
 	if (p->has_speed)
-		add(t, " at speed %d", p->speed[rank]);
-	add(t, ", %lld.%02d times the mean", (long long)(hundredths / 100),
-	    (int)(hundredths % 100));
+		ferry_text_add(t, " at speed %d", p->speed[rank]);
+	ferry_text_add(t, ", %lld.%02d times the mean",
+	               (long long)(hundredths / 100), (int)(hundredths % 100));
 }
 
-static void add_what(struct text *t, const struct scene *s)
+static void add_what(struct ferry_text *t, const struct scene *s)
 {
 	const struct ferry_move *const m = s->m;
 
-	add(t, "Layer %d, move %d of %d: ", s->plan->layer, s->number + 1,
-	    s->plan->n_moves);
+	ferry_text_add(t, "Layer %d, move %d of %d: ", s->plan->layer,
+	               s->number + 1, s->plan->n_moves);
 	if (m->kind == FERRY_MOVE_COPY)
-		add(t,
-		    "copy expert %d from rank %d (slot %d) to rank %d (empty "
-		    "slot %d).\n",
-		    m->expert, m->from_rank, m->from_slot, m->to_rank,
-		    m->to_slot);
+		ferry_text_add(t,
+		               "copy expert %d from rank %d (slot %d) to rank "
+		               "%d (empty "
+		               "slot %d).\n",
+		               m->expert, m->from_rank, m->from_slot,
+		               m->to_rank, m->to_slot);
 	else
-		add(t,
-		    "swap expert %d of rank %d (slot %d) with expert %d of "
-		    "rank %d (slot %d).\n",
-		    m->expert, m->from_rank, m->from_slot, m->other, m->to_rank,
-		    m->to_slot);
+		ferry_text_add(
+			t,
+			"swap expert %d of rank %d (slot %d) with expert %d of "
+			"rank %d (slot %d).\n",
+			m->expert, m->from_rank, m->from_slot, m->other,
+			m->to_rank, m->to_slot);
 }
 
-static void add_why(struct text *t, const struct scene *s)
+static void add_why(struct ferry_text *t, const struct scene *s)
 {
 	const struct ferry_problem *const p = &s->pl->problem;
 	const struct ferry_move *const m = s->m;
 
-	add(t, "Why: rank %d has ", m->from_rank);
+	ferry_text_add(t, "Why: rank %d has ", m->from_rank);
 	add_load(t, s, m->from_rank, s->from_load);
-	add(t, "; rank %d has ", m->to_rank);
+	ferry_text_add(t, "; rank %d has ", m->to_rank);
 	add_load(t, s, m->to_rank, s->to_load);
 	if (m->kind == FERRY_MOVE_COPY)
-		add(t,
-		    ". Expert %d has %lld tokens, which the replicas then "
-		    "share: the ranks have %lld and %lld after the move.\n",
-		    m->expert, (long long)p->loads[m->expert],
-		    (long long)s->from_after, (long long)s->to_after);
+		ferry_text_add(
+			t,
+			". Expert %d has %lld tokens, which the replicas then "
+			"share: the ranks have %lld and %lld after the move.\n",
+			m->expert, (long long)p->loads[m->expert],
+			(long long)s->from_after, (long long)s->to_after);
 	else
-		add(t,
-		    ". Expert %d brings %lld tokens, expert %d brings %lld: "
-		    "the ranks have %lld and %lld after the move.\n",
-		    m->expert, (long long)p->slot_load[m->from_slot], m->other,
-		    (long long)p->slot_load[m->to_slot],
-		    (long long)s->from_after, (long long)s->to_after);
+		ferry_text_add(t,
+		               ". Expert %d brings %lld tokens, expert %d "
+		               "brings %lld: "
+		               "the ranks have %lld and %lld after the move.\n",
+		               m->expert, (long long)p->slot_load[m->from_slot],
+		               m->other, (long long)p->slot_load[m->to_slot],
+		               (long long)s->from_after,
+		               (long long)s->to_after);
 }
 
-static void add_window(struct text *t, const struct ferry_problem *p, int32_t a,
-                       int32_t b)
+static void add_window(struct ferry_text *t, const struct ferry_problem *p,
+                       int32_t a, int32_t b)
 {
 	const int32_t r = p->window[b] < p->window[a] ? b : a;
 
-	add(t, "; the window of rank %d is %lld ns.\n", r,
-	    (long long)p->window[r]);
+	ferry_text_add(t, "; the window of rank %d is %lld ns.\n", r,
+	               (long long)p->window[r]);
 }
 
-static void add_cost(struct text *t, const struct scene *s)
+static void add_cost(struct ferry_text *t, const struct scene *s)
 {
 	const struct ferry_problem *const p = &s->pl->problem;
 	const struct ferry_move *const m = s->m;
@@ -122,35 +106,39 @@ static void add_cost(struct text *t, const struct scene *s)
 	const int32_t a = m->from_rank, b = m->to_rank;
 
 	if (!p->has_cost) {
-		add(t, "Cost: not given.\n");
+		ferry_text_add(t, "Cost: not given.\n");
 		return;
 	}
-	add(t, "Cost: %lld bytes from rank %d to rank %d",
-	    (long long)ferry_problem_bytes(p, m->expert), a, b);
+	ferry_text_add(t, "Cost: %lld bytes from rank %d to rank %d",
+	               (long long)ferry_problem_bytes(p, m->expert), a, b);
 	if (m->kind == FERRY_MOVE_SWAP)
-		add(t, " and %lld bytes back",
-		    (long long)ferry_problem_bytes(p, m->other));
+		ferry_text_add(t, " and %lld bytes back",
+		               (long long)ferry_problem_bytes(p, m->other));
 	if (p->cost.half_duplex || m->kind == FERRY_MOVE_COPY)
-		add(t, " take %lld ns", (long long)cost.there_ns);
+		ferry_text_add(t, " take %lld ns", (long long)cost.there_ns);
 	else
-		add(t,
-		    " take %lld and %lld ns at the same time, the link from "
-		    "rank %d to rank %d the longer",
-		    (long long)cost.there_ns, (long long)cost.back_ns,
-		    cost.there_ns < cost.back_ns ? b : a,
-		    cost.there_ns < cost.back_ns ? a : b);
+		ferry_text_add(t,
+		               " take %lld and %lld ns at the same time, the "
+		               "link from "
+		               "rank %d to rank %d the longer",
+		               (long long)cost.there_ns,
+		               (long long)cost.back_ns,
+		               cost.there_ns < cost.back_ns ? b : a,
+		               cost.there_ns < cost.back_ns ? a : b);
 	add_window(t, p, a, b);
 }
 
-static void add_gain(struct text *t, const struct scene *s)
+static void add_gain(struct ferry_text *t, const struct scene *s)
 {
-	add(t,
-	    "Gain: the fullest rank has %lld before this move and %lld "
-	    "after it",
-	    (long long)s->max_before, (long long)s->max_after);
-	add(t, "; %lld before the plan, %lld after it, %lld at least.\n",
-	    (long long)s->plan->load_before, (long long)s->plan->load_after,
-	    (long long)s->plan->bound);
+	ferry_text_add(
+		t,
+		"Gain: the fullest rank has %lld before this move and %lld "
+		"after it",
+		(long long)s->max_before, (long long)s->max_after);
+	ferry_text_add(
+		t, "; %lld before the plan, %lld after it, %lld at least.\n",
+		(long long)s->plan->load_before, (long long)s->plan->load_after,
+		(long long)s->plan->bound);
 }
 
 /* Whether a move of somebody's plan is one of this placement. */
@@ -210,7 +198,7 @@ static bool set_scene(struct scene *s)
 }
 
 static size_t explain(struct ferry_planner *pl, const struct ferry_plan *plan,
-                      int32_t move, struct text *t)
+                      int32_t move, struct ferry_text *t)
 {
 	struct scene s = {.pl = pl, .plan = plan, .number = move};
 
@@ -227,7 +215,7 @@ size_t ferry_plan_explain(const struct ferry_plan_in *in,
                           const struct ferry_plan *plan, int32_t move,
                           char *buffer, size_t bytes)
 {
-	struct text t = {buffer, buffer ? bytes : 0, 0};
+	struct ferry_text t = {buffer, buffer ? bytes : 0, 0};
 	struct ferry_planner *pl = NULL;
 	struct ferry_plan_in own;
 	size_t length = 0;

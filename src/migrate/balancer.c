@@ -3,34 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../boot/boot.h"
 #include "../core/bits.h"
-#include "../core/clock.h"
 #include "../core/sized.h"
+#include "agree_numbers.h"
 #include "balancer_inner.h"
 
-enum { DEFAULT_RECHECK = 8, DEFAULT_EVERY = 64, CARD = 17 };
-
-/* What must be equal on all ranks. */
-static const char *const card_names[CARD] = {
-	"policy",
-	"rule",
-	"gamma_milli",
-	"max_swaps",
-	"max_copies",
-	"threshold_ppm",
-	"recheck",
-	"cost (its hash)",
-	"half_duplex",
-	"speed (its hash)",
-	"eplb_every",
-	"eplb_groups",
-	"n_nodes",
-	"history_window",
-	"history_decay_ppm",
-	"thorough",
-	"spare_copies",
-};
+enum { DEFAULT_RECHECK = 8, DEFAULT_EVERY = 64 };
 
 static int64_t hash_of(const void *numbers, size_t bytes, int64_t from)
 {
@@ -42,62 +20,44 @@ static int64_t hash_of(const void *numbers, size_t bytes, int64_t from)
 	return (int64_t)h;
 }
 
-static void fill_card(const struct ferry_balancer *b, int64_t *card)
+static int64_t hash_of_cost(const struct ferry_balancer *b)
 {
-	const struct ferry_balancer_config *c = &b->config;
-	const size_t links = (size_t)b->n_ranks * (size_t)b->n_ranks;
-	const int64_t alpha =
-		c->cost ? hash_of(b->alpha_ns, links * sizeof(int64_t), 1) : 0;
-	const int64_t own[CARD] = {
-		c->policy,
-		c->rule,
-		c->gamma_milli,
-		c->max_swaps,
-		c->max_copies,
-		c->threshold_ppm,
-		c->recheck_steps,
-		c->cost ? hash_of(b->ps_per_byte, links * sizeof(int64_t),
-	                          alpha)
-			: 0,
-		b->cost.half_duplex,
-		hash_of(b->speed, (size_t)b->n_ranks * sizeof(int32_t), 0),
-		c->eplb_every,
-		c->eplb_groups,
-		c->n_nodes,
-		c->history_window,
-		c->history_decay_ppm,
-		c->thorough,
-		c->spare_copies,
-	};
+	const size_t bytes =
+		(size_t)b->n_ranks * (size_t)b->n_ranks * sizeof(int64_t);
 
-	memcpy(card, own, sizeof(own));
+	return hash_of(b->ps_per_byte, bytes, hash_of(b->alpha_ns, bytes, 1));
 }
 
+/* What must be equal on all ranks. There are no arrays where `mine` failed. */
 static enum ferry_status compare(struct ferry_balancer *b,
                                  enum ferry_status mine)
 {
-	int64_t *all = calloc((size_t)b->n_ranks, CARD * sizeof(*all));
-	int64_t own[CARD] = {0};
-	enum ferry_status status;
+	const struct ferry_balancer_config *c = &b->config;
+	const bool whole = mine == FERRY_OK;
+	const size_t speed_bytes = (size_t)b->n_ranks * sizeof(int32_t);
+	const struct ferry_agreed own[] = {
+		{"policy", c->policy},
+		{"rule", c->rule},
+		{"gamma_milli", c->gamma_milli},
+		{"max_swaps", c->max_swaps},
+		{"max_copies", c->max_copies},
+		{"threshold_ppm", c->threshold_ppm},
+		{"recheck", c->recheck_steps},
+		{"cost (its hash)", whole && c->cost ? hash_of_cost(b) : 0},
+		{"half_duplex", b->cost.half_duplex},
+		{"speed (its hash)",
+	         whole ? hash_of(b->speed, speed_bytes, 0) : 0},
+		{"eplb_every", c->eplb_every},
+		{"eplb_groups", c->eplb_groups},
+		{"n_nodes", c->n_nodes},
+		{"history_window", c->history_window},
+		{"history_decay_ppm", c->history_decay_ppm},
+		{"thorough", c->thorough},
+		{"spare_copies", c->spare_copies},
+	};
 
-	if (!all && mine == FERRY_OK)
-		mine = ferry_fail(&b->world->ctx, FERRY_NOMEM,
-		                  "balancer_open: configurations of %d ranks",
-		                  b->n_ranks);
-	if (mine == FERRY_OK)
-		fill_card(b, own);
-	status = ferry_agree(b->world->boot, mine, own, all, sizeof(own),
-	                     ferry_deadline_ns(b->world->open_timeout_ms));
-	for (int32_t i = 0; status == FERRY_OK && i < b->n_ranks * CARD; i++)
-		if (all[i] != all[i % CARD])
-			status = ferry_fail(
-				&b->world->ctx, FERRY_MISMATCH,
-				"balancer_open: %s is %lld on rank %d, %lld on "
-				"rank 0",
-				card_names[i % CARD], (long long)all[i],
-				i / CARD, (long long)all[i % CARD]);
-	free(all);
-	return status;
+	return ferry_agree_numbers(b->world, "balancer_open", mine, own,
+	                           sizeof(own) / sizeof(*own));
 }
 
 static enum ferry_status refuse(struct ferry_balancer *b, const char *name,
