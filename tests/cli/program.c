@@ -140,6 +140,37 @@ cJSON *program_json(const struct program *program, const char *schema)
 	return document;
 }
 
+cJSON *program_json_of(const char *line, const char *schema)
+{
+	struct program p = program_run(line);
+
+	if (p.status != 0)
+		fail_msg("ferry %s: status %d: %s", line, p.status, p.err);
+	cJSON *document = program_json(&p, schema);
+
+	program_free(&p);
+	return document;
+}
+
+double program_number(const cJSON *object, const char *name)
+{
+	const cJSON *item = cJSON_GetObjectItem(object, name);
+
+	if (!cJSON_IsNumber(item))
+		fail_msg("no number '%s'", name);
+	return item->valuedouble;
+}
+
+const char *program_text(const cJSON *object, const char *name)
+{
+	const char *value =
+		cJSON_GetStringValue(cJSON_GetObjectItem(object, name));
+
+	if (!value)
+		fail_msg("no text '%s'", name);
+	return value;
+}
+
 void assert_contains(const char *text, const char *part)
 {
 	if (!strstr(text, part))

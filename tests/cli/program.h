@@ -39,6 +39,13 @@ char *program_read_all(int fd);
 /* The program's stdout as JSON with this schema; fails the test otherwise. */
 cJSON *program_json(const struct program *program, const char *schema);
 
+/* The same of a line that must exit with 0. */
+cJSON *program_json_of(const char *line, const char *schema);
+
+/* A member of a JSON object; fails the test where there is none of its kind. */
+double program_number(const cJSON *object, const char *name);
+const char *program_text(const cJSON *object, const char *name);
+
 /* Fails the test unless text contains the part. */
 void assert_contains(const char *text, const char *part);
 

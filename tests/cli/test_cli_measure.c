@@ -8,49 +8,18 @@
 #include "cli_cmocka.h"
 #include "program.h"
 
-static double number(const cJSON *object, const char *name)
-{
-	const cJSON *item = cJSON_GetObjectItem(object, name);
-
-	if (!cJSON_IsNumber(item))
-		fail_msg("no number '%s'", name);
-	return item->valuedouble;
-}
-
-static const char *text(const cJSON *object, const char *name)
-{
-	const char *value =
-		cJSON_GetStringValue(cJSON_GetObjectItem(object, name));
-
-	if (!value)
-		fail_msg("no text '%s'", name);
-	return value;
-}
-
-static cJSON *json_of(const char *line, const char *schema)
-{
-	struct program p = program_run(line);
-
-	if (p.status != 0)
-		fail_msg("%s: status %d: %s", line, p.status, p.err);
-	cJSON *document = program_json(&p, schema);
-
-	program_free(&p);
-	return document;
-}
-
 static void test_info_and_env_json(void **state)
 {
-	cJSON *d = json_of("info --json --report", "ferry-info-1");
+	cJSON *d = program_json_of("info --json --report", "ferry-info-1");
 	const cJSON *machine = cJSON_GetObjectItem(d, "machine");
 
 	(void)state;
 	assert_true(cJSON_GetArraySize(cJSON_GetObjectItem(d, "fabrics")) >= 3);
-	assert_true(number(machine, "usable_cpus") >= 1);
+	assert_true(program_number(machine, "usable_cpus") >= 1);
 	assert_true(cJSON_IsArray(cJSON_GetObjectItem(d, "environment")));
 	assert_true(cJSON_IsArray(cJSON_GetObjectItem(d, "gpus")));
 	cJSON_Delete(d);
-	d = json_of("env --json", "ferry-env-1");
+	d = program_json_of("env --json", "ferry-env-1");
 	assert_true(cJSON_GetArraySize(cJSON_GetObjectItem(d, "variables")) >=
 	            10);
 	cJSON_Delete(d);
@@ -60,15 +29,16 @@ static void test_info_and_env_json(void **state)
 static void test_info_links(void **state)
 {
 	static const char *const tables[] = {"alpha_ns", "ps_per_byte"};
-	cJSON *d = json_of("info --links --ranks 3 --fabric shm --bytes 64k "
-	                   "--rounds 2 --json",
-	                   "ferry-links-1");
+	cJSON *d = program_json_of(
+		"info --links --ranks 3 --fabric shm --bytes 64k "
+		"--rounds 2 --json",
+		"ferry-links-1");
 	const cJSON *meta = cJSON_GetObjectItem(d, "meta");
 
 	(void)state;
-	assert_string_equal(text(meta, "fabric"), "shm");
-	assert_int_equal(number(meta, "ranks"), 3);
-	assert_int_equal(number(meta, "max_bytes"), 65536);
+	assert_string_equal(program_text(meta, "fabric"), "shm");
+	assert_int_equal(program_number(meta, "ranks"), 3);
+	assert_int_equal(program_number(meta, "max_bytes"), 65536);
 	for (int i = 0; i < 9; i++) {
 		const cJSON *of[2];
 
@@ -104,23 +74,27 @@ static void test_info_links(void **state)
 
 static void check_row(const cJSON *row, const char *phase, const char *impl)
 {
-	assert_string_equal(text(row, "phase"), phase);
-	assert_string_equal(text(row, "impl"), impl);
-	assert_true(number(row, "p50_us") > 0);
-	assert_true(number(row, "p99_us") >= number(row, "p50_us"));
-	assert_true(number(row, "max_us") >= number(row, "p99_us"));
-	assert_true(number(row, "logical_bytes") > 0);
-	assert_true(number(row, "wire_bytes") <= number(row, "logical_bytes"));
-	assert_true(number(row, "floor_us") > 0);
-	assert_true(number(row, "wrong") == 0);
+	assert_string_equal(program_text(row, "phase"), phase);
+	assert_string_equal(program_text(row, "impl"), impl);
+	assert_true(program_number(row, "p50_us") > 0);
+	assert_true(program_number(row, "p99_us") >=
+	            program_number(row, "p50_us"));
+	assert_true(program_number(row, "max_us") >=
+	            program_number(row, "p99_us"));
+	assert_true(program_number(row, "logical_bytes") > 0);
+	assert_true(program_number(row, "wire_bytes") <=
+	            program_number(row, "logical_bytes"));
+	assert_true(program_number(row, "floor_us") > 0);
+	assert_true(program_number(row, "wrong") == 0);
 }
 
 static void test_bench_document(void **state)
 {
 	static const char *const phases[] = {"dispatch", "combine", "pair"};
-	cJSON *d = json_of("bench --ranks 2 --tokens 3,8 --hidden 96 --topk 2 "
-	                   "--experts 6 --iters 4 --rounds 2 --warmup 1 --json",
-	                   "ferry-bench-1");
+	cJSON *d = program_json_of(
+		"bench --ranks 2 --tokens 3,8 --hidden 96 --topk 2 "
+		"--experts 6 --iters 4 --rounds 2 --warmup 1 --json",
+		"ferry-bench-1");
 	const cJSON *rows = cJSON_GetObjectItem(d, "rows");
 	const cJSON *meta = cJSON_GetObjectItem(d, "meta");
 
@@ -130,16 +104,18 @@ static void test_bench_document(void **state)
 		const cJSON *row = cJSON_GetArrayItem(rows, i);
 
 		check_row(row, phases[i % 3], "ferry");
-		assert_int_equal(number(row, "tokens"), i < 3 ? 3 : 8);
-		assert_int_equal(number(row, "hidden"), 96);
-		assert_int_equal(number(row, "ranks"), 2);
+		assert_int_equal(program_number(row, "tokens"), i < 3 ? 3 : 8);
+		assert_int_equal(program_number(row, "hidden"), 96);
+		assert_int_equal(program_number(row, "ranks"), 2);
 	}
 	/* 2 ranks, 3 tokens, top-2, 96 bf16 elements, both ways. */
-	assert_int_equal(number(cJSON_GetArrayItem(rows, 0), "logical_bytes"),
-	                 2 * 3 * 2 * 192);
-	assert_string_equal(text(meta, "fabric"), "shm");
-	assert_true(number(cJSON_GetObjectItem(meta, "copy_bytes_per_s"),
-	                   "memcpy") > 1e6);
+	assert_int_equal(
+		program_number(cJSON_GetArrayItem(rows, 0), "logical_bytes"),
+		2 * 3 * 2 * 192);
+	assert_string_equal(program_text(meta, "fabric"), "shm");
+	assert_true(
+		program_number(cJSON_GetObjectItem(meta, "copy_bytes_per_s"),
+	                       "memcpy") > 1e6);
 	cJSON_Delete(d);
 }
 
@@ -218,24 +194,26 @@ static void test_bench_table(void **state)
 
 static void test_bench_open(void **state)
 {
-	cJSON *d = json_of("bench --open --ranks 3 --tokens 4 --hidden 64 "
-	                   "--iters 3 --json",
-	                   "ferry-bench-1");
+	cJSON *d =
+		program_json_of("bench --open --ranks 3 --tokens 4 --hidden 64 "
+	                        "--iters 3 --json",
+	                        "ferry-bench-1");
 	const cJSON *rows = cJSON_GetObjectItem(d, "rows");
 
 	(void)state;
 	assert_int_equal(cJSON_GetArraySize(rows), 2);
-	assert_string_equal(text(cJSON_GetArrayItem(rows, 0), "phase"), "open");
-	assert_string_equal(text(cJSON_GetArrayItem(rows, 1), "phase"),
+	assert_string_equal(program_text(cJSON_GetArrayItem(rows, 0), "phase"),
+	                    "open");
+	assert_string_equal(program_text(cJSON_GetArrayItem(rows, 1), "phase"),
 	                    "channel");
-	assert_true(number(cJSON_GetArrayItem(rows, 0), "p50_us") > 0);
+	assert_true(program_number(cJSON_GetArrayItem(rows, 0), "p50_us") > 0);
 	cJSON_Delete(d);
 }
 
 static void test_check(void **state)
 {
-	cJSON *d =
-		json_of("check --ranks 3 --seconds 0 --json", "ferry-check-1");
+	cJSON *d = program_json_of("check --ranks 3 --seconds 0 --json",
+	                           "ferry-check-1");
 	const cJSON *rows = cJSON_GetObjectItem(d, "rows");
 	const cJSON *row;
 
@@ -243,14 +221,16 @@ static void test_check(void **state)
 	assert_true(cJSON_GetArraySize(rows) >= 3);
 	cJSON_ArrayForEach(row, rows)
 	{
-		if (!strcmp(text(row, "fabric"), "p2p")) { /* needs GPUs */
-			assert_string_equal(text(row, "state"), "skipped");
+		if (!strcmp(program_text(row, "fabric"),
+		            "p2p")) { /* needs GPUs */
+			assert_string_equal(program_text(row, "state"),
+			                    "skipped");
 			continue;
 		}
-		assert_string_equal(text(row, "state"), "ok");
-		assert_true(number(row, "wrong") == 0);
-		assert_int_equal(number(row, "puts"), 3 * 3 * 64);
-		assert_true(number(row, "shapes") >= 1);
+		assert_string_equal(program_text(row, "state"), "ok");
+		assert_true(program_number(row, "wrong") == 0);
+		assert_int_equal(program_number(row, "puts"), 3 * 3 * 64);
+		assert_true(program_number(row, "shapes") >= 1);
 	}
 	cJSON_Delete(d);
 }
@@ -304,8 +284,9 @@ static void test_mpi_baseline(void **state)
 	check_row(cJSON_GetArrayItem(rows, 1), "dispatch", "mpi");
 	check_row(cJSON_GetArrayItem(rows, 8), "pair", "mpi-dedup");
 	assert_contains(
-		text(cJSON_GetObjectItem(cJSON_GetObjectItem(d, "meta"), "mpi"),
-	             "version"),
+		program_text(cJSON_GetObjectItem(cJSON_GetObjectItem(d, "meta"),
+	                                         "mpi"),
+	                     "version"),
 		"MPI");
 	cJSON_Delete(d);
 	program_free(&p);

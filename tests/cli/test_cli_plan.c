@@ -22,33 +22,7 @@ static cJSON *plan(const char *options)
 	char line[1024];
 
 	snprintf(line, sizeof(line), "plan %s --json", options);
-	struct program p = program_run(line);
-
-	if (p.status)
-		fail_msg("ferry %s: status %d: %s", line, p.status, p.err);
-	cJSON *const document = program_json(&p, "ferry-plan-1");
-
-	program_free(&p);
-	return document;
-}
-
-static double number(const cJSON *o, const char *name)
-{
-	const cJSON *const item = cJSON_GetObjectItem(o, name);
-
-	if (!cJSON_IsNumber(item))
-		fail_msg("no number %s", name);
-	return item->valuedouble;
-}
-
-static const char *text(const cJSON *o, const char *name)
-{
-	const char *const value =
-		cJSON_GetStringValue(cJSON_GetObjectItem(o, name));
-
-	if (!value)
-		fail_msg("no text %s", name);
-	return value;
+	return program_json_of(line, "ferry-plan-1");
 }
 
 static void assert_array(const cJSON *o, const char *name, int n,
@@ -73,19 +47,19 @@ static void test_one_swap(void **state)
 
 	assert_array(o, "rank_loads_before", 2, (int[]){20, 2});
 	assert_array(o, "rank_loads_after", 2, (int[]){11, 11});
-	assert_int_equal((int)number(o, "load_before"), 20);
-	assert_int_equal((int)number(o, "load_after"), 11);
-	assert_int_equal((int)number(o, "bound"), 11);
-	assert_int_equal((int)number(o, "total"), 22);
-	assert_true(number(o, "ratio_after") == 1);
+	assert_int_equal((int)program_number(o, "load_before"), 20);
+	assert_int_equal((int)program_number(o, "load_after"), 11);
+	assert_int_equal((int)program_number(o, "bound"), 11);
+	assert_int_equal((int)program_number(o, "total"), 22);
+	assert_true(program_number(o, "ratio_after") == 1);
 	assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(o, "moves")),
 	                 1);
-	assert_string_equal(text(move, "kind"), "swap");
-	assert_int_equal((int)number(move, "from_rank"), 0);
-	assert_int_equal((int)number(move, "to_rank"), 1);
-	assert_int_equal((int)number(move, "gain"), 9);
-	assert_true(*text(move, "why"));
-	assert_int_equal(strlen(text(o, "hash")), 16);
+	assert_string_equal(program_text(move, "kind"), "swap");
+	assert_int_equal((int)program_number(move, "from_rank"), 0);
+	assert_int_equal((int)program_number(move, "to_rank"), 1);
+	assert_int_equal((int)program_number(move, "gain"), 9);
+	assert_true(*program_text(move, "why"));
+	assert_int_equal(strlen(program_text(o, "hash")), 16);
 	cJSON_Delete(o);
 	unlink("plan_loads.csv");
 }
@@ -109,7 +83,8 @@ static void test_forms(void **state)
 	for (int i = 0; i < 3; i++) {
 		cJSON *const o = plan(lines[i]);
 
-		snprintf(hash[i], sizeof(hash[i]), "%s", text(o, "hash"));
+		snprintf(hash[i], sizeof(hash[i]), "%s",
+		         program_text(o, "hash"));
 		cJSON_Delete(o);
 	}
 	assert_string_equal(hash[0], hash[1]);
@@ -134,13 +109,13 @@ static void test_placement_round_trip(void **state)
 	         loads);
 	cJSON *const second = plan(line);
 
-	assert_true(number(second, "load_before") ==
-	            number(first, "load_after"));
-	assert_string_equal(text(second, "placement_hash_before"),
-	                    text(first, "placement_hash"));
-	assert_string_equal(text(second, "placement_hash"),
-	                    text(first, "placement_hash"));
-	assert_true(number(second, "ranks") == 4);
+	assert_true(program_number(second, "load_before") ==
+	            program_number(first, "load_after"));
+	assert_string_equal(program_text(second, "placement_hash_before"),
+	                    program_text(first, "placement_hash"));
+	assert_string_equal(program_text(second, "placement_hash"),
+	                    program_text(first, "placement_hash"));
+	assert_true(program_number(second, "ranks") == 4);
 	assert_int_equal(
 		cJSON_GetArraySize(cJSON_GetObjectItem(second, "moves")), 0);
 	cJSON_Delete(first);
@@ -169,7 +144,7 @@ static void test_speed(void **state)
 	cJSON *const o = plan("--loads plan_speed.csv --ranks 2 --speed "
 	                      "1000,500 --swaps 0");
 
-	assert_int_equal((int)number(o, "load_before"), 20);
+	assert_int_equal((int)program_number(o, "load_before"), 20);
 	cJSON_Delete(o);
 	unlink("plan_speed.csv");
 }
@@ -185,8 +160,8 @@ static void test_speed_of_many(void **state)
 		strcat(line, ",500");
 	cJSON *const o = plan(line);
 
-	assert_int_equal((int)number(o, "ranks"), 100);
-	assert_true(number(o, "load_before") > 10000);
+	assert_int_equal((int)program_number(o, "ranks"), 100);
+	assert_true(program_number(o, "load_before") > 10000);
 	cJSON_Delete(o);
 }
 
@@ -198,7 +173,7 @@ static void test_byte_order_mark(void **state)
 	                            "10,10,1,1\n");
 	cJSON *const o = plan("--loads plan_mark.csv --ranks 2");
 
-	assert_int_equal((int)number(o, "load_after"), 11);
+	assert_int_equal((int)program_number(o, "load_after"), 11);
 	cJSON_Delete(o);
 	unlink("plan_mark.csv");
 }
@@ -220,10 +195,10 @@ static void test_budget(void **state)
 		if (us == 20)
 			assert_int_equal(cJSON_GetArraySize(moves), 0);
 		else
-			assert_true(number(cJSON_GetArrayItem(moves, 0),
-			                   "cost_ns") <= us * 1000);
-		assert_true(number(o, "load_after") < last || us == 20);
-		last = number(o, "load_after");
+			assert_true(program_number(cJSON_GetArrayItem(moves, 0),
+			                           "cost_ns") <= us * 1000);
+		assert_true(program_number(o, "load_after") < last || us == 20);
+		last = program_number(o, "load_after");
 		cJSON_Delete(o);
 	}
 }
@@ -272,13 +247,13 @@ static void test_fill(void **state)
 		assert_int_equal(cJSON_GetArraySize(moves), i ? 2 : 0);
 		cJSON_ArrayForEach(move, moves)
 		{
-			assert_string_equal(text(move, "kind"), "copy");
-			assert_int_equal((int)number(move, "gain"), 0);
+			assert_string_equal(program_text(move, "kind"), "copy");
+			assert_int_equal((int)program_number(move, "gain"), 0);
 		}
 		if (i) /* the one with most tokens first */
 			assert_int_equal(
-				(int)number(cJSON_GetArrayItem(moves, 0),
-			                    "expert"),
+				(int)program_number(
+					cJSON_GetArrayItem(moves, 0), "expert"),
 				2);
 		cJSON_Delete(o);
 	}

@@ -29,30 +29,14 @@ static cJSON *replay(const char *options)
 	char line[1024];
 
 	snprintf(line, sizeof(line), "replay %s --json", options);
-	struct program p = program_run(line);
-
-	if (p.status)
-		fail_msg("ferry %s: status %d: %s", line, p.status, p.err);
-	cJSON *const document = program_json(&p, "ferry-replay-1");
-
-	program_free(&p);
-	return document;
-}
-
-static double number(const cJSON *o, const char *name)
-{
-	const cJSON *const item = cJSON_GetObjectItem(o, name);
-
-	if (!cJSON_IsNumber(item))
-		fail_msg("no number %s", name);
-	return item->valuedouble;
+	return program_json_of(line, "ferry-replay-1");
 }
 
 /* One figure of one replay. */
 static double figure(const char *options, const char *name)
 {
 	cJSON *const document = replay(options);
-	const double value = number(document, name);
+	const double value = program_number(document, name);
 
 	cJSON_Delete(document);
 	return value;
@@ -71,12 +55,12 @@ static void expect_near(const char *options, double wanted, double tolerance)
 static void expect_reached(const char *options, double wanted)
 {
 	cJSON *const document = replay(options);
-	const double found = number(document, "ratio_mean");
+	const double found = program_number(document, "ratio_mean");
 
 	if (found > wanted * 1.01)
 		fail_msg("%s: ratio %.4f, wanted at most %.4f", options, found,
 		         wanted * 1.01);
-	assert_true(found >= number(document, "bound_mean") - 1e-6);
+	assert_true(found >= program_number(document, "bound_mean") - 1e-6);
 	cJSON_Delete(document);
 }
 
@@ -167,9 +151,9 @@ static void test_noise(void **state)
 	cJSON *const noisy = replay(TOKENS "--policy ferry --ranks 8 --swaps 2 "
 	                                   "--predict noise:0.75");
 
-	assert_true(number(noisy, "ratio_mean") <= 1.02 * exact);
-	assert_true(number(noisy, "ratio_mean") > exact);
-	assert_true(number(noisy, "layers_improved_share") >= 0.95);
+	assert_true(program_number(noisy, "ratio_mean") <= 1.02 * exact);
+	assert_true(program_number(noisy, "ratio_mean") > exact);
+	assert_true(program_number(noisy, "layers_improved_share") >= 0.95);
 	cJSON_Delete(noisy);
 }
 
@@ -219,20 +203,20 @@ static void test_keys(void **state)
 	cJSON_ArrayForEach(row, cJSON_GetObjectItem(document, "rows"))
 	{
 		for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-			number(row, names[i]);
+			program_number(row, names[i]);
 		assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(
 					 row, "layer_ratio")),
 		                 3);
-		assert_true(number(row, "ratio_worst") >=
-		            number(row, "ratio_p95"));
-		assert_true(number(row, "ratio_mean") >=
-		            number(row, "bound_mean"));
+		assert_true(program_number(row, "ratio_worst") >=
+		            program_number(row, "ratio_p95"));
+		assert_true(program_number(row, "ratio_mean") >=
+		            program_number(row, "bound_mean"));
 		n++;
 	}
 	assert_int_equal(n, 4);
 	/* The first policy's stand on top, too. */
-	assert_true(number(document, "ratio_mean") ==
-	            number(document, "ratio_before_mean"));
+	assert_true(program_number(document, "ratio_mean") ==
+	            program_number(document, "ratio_before_mean"));
 	cJSON_Delete(document);
 }
 
@@ -242,15 +226,15 @@ static void test_bytes(void **state)
 	cJSON *const document =
 		replay(DRAWN "--ranks 8 --swaps 2 --replicas 1 "
 	                     "--policy ferry --expert-bytes 1000");
-	const double fetched = number(document, "experts_fetched_mean");
+	const double fetched = program_number(document, "experts_fetched_mean");
 
 	(void)state;
-	assert_true(fabs(fetched - 2 * number(document, "swaps_mean") -
-	                 number(document, "copies_mean")) < 2e-6);
-	assert_true(fabs(number(document, "moved_bytes_mean") -
+	assert_true(fabs(fetched - 2 * program_number(document, "swaps_mean") -
+	                 program_number(document, "copies_mean")) < 2e-6);
+	assert_true(fabs(program_number(document, "moved_bytes_mean") -
 	                 1000 * fetched) < 2e-3);
-	assert_true(number(document, "swaps_mean") <= 2);
-	assert_true(number(document, "copies_mean") <= 8);
+	assert_true(program_number(document, "swaps_mean") <= 2);
+	assert_true(program_number(document, "copies_mean") <= 8);
 	cJSON_Delete(document);
 }
 
@@ -370,7 +354,8 @@ static void test_steps(void **state)
 	cJSON *const document = replay(TOKENS "--policy fixed --steps 256");
 	const cJSON *const meta = cJSON_GetObjectItem(document, "meta");
 
-	assert_true(number(meta, "steps") == 86); /* 511 tokens a task */
+	assert_true(program_number(meta, "steps") ==
+	            86); /* 511 tokens a task */
 	cJSON_Delete(document);
 	const double one = figure(TOKENS "--policy fixed", "ratio_mean");
 
