@@ -18,6 +18,7 @@
 #include "core/clock.h"
 #include "fault_rounds.h"
 #include "fault_settings.h"
+#include "runs.h"
 
 enum {
 	LONG_MS = 20000, /* a timeout that must not be needed */
@@ -500,36 +501,21 @@ static const struct fault_test {
 	{"random_kills", test_random_kills},
 };
 
-enum { N_TESTS = sizeof(tests) / sizeof(*tests), MAX_RUNS = 100 };
+enum { N_TESTS = sizeof(tests) / sizeof(*tests) };
 
-static char names[MAX_RUNS][64];
+static struct runs runs;
 
 /* All tests of one setting together: who has used CUDA must not fork. */
-static size_t add_runs(struct CMUnitTest *runs, size_t n,
-                       const struct fault_setting *setting)
-{
-	for (int i = 0; i < N_TESTS; i++, n++) {
-		snprintf(names[n], sizeof(names[n]), "%s, %s", tests[i].name,
-		         setting->name);
-		runs[n] = (struct CMUnitTest){
-			.name = names[n],
-			.test_func = tests[i].test,
-			.initial_state = (void *)(uintptr_t)setting,
-		};
-	}
-	return n;
-}
-
 int main(void)
 {
-	struct CMUnitTest runs[MAX_RUNS];
-	size_t n = 0;
-
 	n_gpus = fault_gpus();
 	if (n_gpus < 0)
 		return 77;
 	for (const struct fault_setting *s = fault_settings; s->name; s++)
-		n = add_runs(runs, n, s);
-	runs[n++] = (struct CMUnitTest)cmocka_unit_test(test_nothing_left);
-	return _cmocka_run_group_tests("faults", runs, n, NULL, NULL);
+		for (int i = 0; i < N_TESTS; i++)
+			runs_add(&runs, tests[i].name, tests[i].test, s->name,
+			         s);
+	runs.tests[runs.n++] =
+		(struct CMUnitTest)cmocka_unit_test(test_nothing_left);
+	return runs_go(&runs, "faults");
 }

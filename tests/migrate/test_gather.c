@@ -18,6 +18,7 @@
 #include "core/ctx.h"
 #include "migrate/gather.h"
 #include "ranks.h"
+#include "runs.h"
 
 enum {
 	ROUNDS = 60,
@@ -397,39 +398,22 @@ static void test_differ(void **state)
 	run(*state, (struct ranks){.n_ranks = 3}, "", differ);
 }
 
-enum { PER_SETTING = 7 };
-
-/* cmocka keeps pointers to the names. */
-static char names[N_SETTINGS * PER_SETTING][64];
-
-static int add(struct CMUnitTest *tests, int n, const char *name,
-               CMUnitTestFunction test, const struct setting *setting)
-{
-	snprintf(names[n], sizeof(names[n]), "%s, %s", name, setting->name);
-	tests[n] = (struct CMUnitTest){
-		.name = names[n],
-		.test_func = test,
-		.initial_state = (void *)(uintptr_t)setting,
-	};
-	return n + 1;
-}
+static struct runs runs;
 
 int main(void)
 {
-	struct CMUnitTest tests[N_SETTINGS * PER_SETTING + 1];
-	int n = 0;
-
 	for (const struct setting *s = settings; s < settings + N_SETTINGS;
 	     s++) {
-		n = add(tests, n, "many rounds", test_many_rounds, s);
+		runs_add(&runs, "many rounds", test_many_rounds, s->name, s);
 		if (s->kind == RANKS_THREADS)
-			n = add(tests, n, "driven", test_driven, s);
-		n = add(tests, n, "killed", test_killed, s);
-		n = add(tests, n, "stalls", test_stalls, s);
-		n = add(tests, n, "leaves", test_leaves, s);
-		n = add(tests, n, "out of turn", test_out_of_turn, s);
-		n = add(tests, n, "differ", test_differ, s);
+			runs_add(&runs, "driven", test_driven, s->name, s);
+		runs_add(&runs, "killed", test_killed, s->name, s);
+		runs_add(&runs, "stalls", test_stalls, s->name, s);
+		runs_add(&runs, "leaves", test_leaves, s->name, s);
+		runs_add(&runs, "out of turn", test_out_of_turn, s->name, s);
+		runs_add(&runs, "differ", test_differ, s->name, s);
 	}
-	tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_reordered);
-	return _cmocka_run_group_tests("gather", tests, (size_t)n, NULL, NULL);
+	runs.tests[runs.n++] =
+		(struct CMUnitTest)cmocka_unit_test(test_reordered);
+	return runs_go(&runs, "gather");
 }

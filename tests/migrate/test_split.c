@@ -15,6 +15,7 @@
 #include <ferry/plan.h>
 
 #include "core/bits.h"
+#include "runs.h"
 #include "split_lab.h"
 
 enum { ROUNDS = 12, PLACEMENTS = 3 };
@@ -279,38 +280,20 @@ static void test_driven(void **state)
 		ferry_placement_destroy(task.placements[i]);
 }
 
-enum { PER_SETTING = 5 };
-
-/* cmocka keeps pointers to the names. */
-static char names[LAB_N_SETTINGS * PER_SETTING][64];
-
-static int add(struct CMUnitTest *tests, int n, const char *name,
-               CMUnitTestFunction test, const struct lab_setting *setting)
-{
-	snprintf(names[n], sizeof(names[n]), "%s, %s", name, setting->name);
-	tests[n] = (struct CMUnitTest){
-		.name = names[n],
-		.test_func = test,
-		.initial_state = (void *)(uintptr_t)setting,
-	};
-	return n + 1;
-}
+static struct runs runs;
 
 int main(void)
 {
-	struct CMUnitTest tests[LAB_N_SETTINGS * PER_SETTING];
-	int n = 0;
-
 	for (int i = 0; i < LAB_N_SETTINGS; i++) {
 		const struct lab_setting *const s = &lab_settings[i];
 
-		n = add(tests, n, "1 to 8 ranks", test_every_number_of_ranks,
-		        s);
-		n = add(tests, n, "groups", test_groups, s);
-		n = add(tests, n, "speeds", test_speeds, s);
-		n = add(tests, n, "strides", test_strides, s);
+		runs_add(&runs, "1 to 8 ranks", test_every_number_of_ranks,
+		         s->name, s);
+		runs_add(&runs, "groups", test_groups, s->name, s);
+		runs_add(&runs, "speeds", test_speeds, s->name, s);
+		runs_add(&runs, "strides", test_strides, s->name, s);
 		if (s->kind == RANKS_THREADS)
-			n = add(tests, n, "driven", test_driven, s);
+			runs_add(&runs, "driven", test_driven, s->name, s);
 	}
-	return _cmocka_run_group_tests("split", tests, (size_t)n, NULL, NULL);
+	return runs_go(&runs, "split");
 }

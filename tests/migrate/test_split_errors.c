@@ -13,6 +13,7 @@
 
 #include "core/clock.h"
 #include "core/ctx.h"
+#include "runs.h"
 #include "split_lab.h"
 
 enum { DEATH_MS = 2000, SHORT_MS = 600 };
@@ -437,42 +438,24 @@ static void test_opens(void **state)
 	run_task(*state, (struct ranks){0}, "", opens);
 }
 
-enum { PER_SETTING = 10 };
-
-/* cmocka keeps pointers to the names. */
-static char names[LAB_N_SETTINGS * PER_SETTING][64];
-
-static int add(struct CMUnitTest *tests, int n, const char *name,
-               CMUnitTestFunction test, const struct lab_setting *setting)
-{
-	snprintf(names[n], sizeof(names[n]), "%s, %s", name, setting->name);
-	tests[n] = (struct CMUnitTest){
-		.name = names[n],
-		.test_func = test,
-		.initial_state = (void *)(uintptr_t)setting,
-	};
-	return n + 1;
-}
+static struct runs runs;
 
 int main(void)
 {
-	struct CMUnitTest tests[LAB_N_SETTINGS * PER_SETTING];
-	int n = 0;
-
 	for (int i = 0; i < LAB_N_SETTINGS; i++) {
 		const struct lab_setting *const s = &lab_settings[i];
 
-		n = add(tests, n, "bad id", test_bad_id, s);
-		n = add(tests, n, "skipped id", test_skipped_id, s);
-		n = add(tests, n, "other placement", test_other_placement, s);
-		n = add(tests, n, "other speed", test_other_speed, s);
-		n = add(tests, n, "other mate", test_other_mate, s);
-		n = add(tests, n, "killed", test_killed, s);
-		n = add(tests, n, "stalls", test_stalls, s);
-		n = add(tests, n, "aborts", test_aborts, s);
-		n = add(tests, n, "arguments", test_arguments, s);
-		n = add(tests, n, "opens", test_opens, s);
+		runs_add(&runs, "bad id", test_bad_id, s->name, s);
+		runs_add(&runs, "skipped id", test_skipped_id, s->name, s);
+		runs_add(&runs, "other placement", test_other_placement,
+		         s->name, s);
+		runs_add(&runs, "other speed", test_other_speed, s->name, s);
+		runs_add(&runs, "other mate", test_other_mate, s->name, s);
+		runs_add(&runs, "killed", test_killed, s->name, s);
+		runs_add(&runs, "stalls", test_stalls, s->name, s);
+		runs_add(&runs, "aborts", test_aborts, s->name, s);
+		runs_add(&runs, "arguments", test_arguments, s->name, s);
+		runs_add(&runs, "opens", test_opens, s->name, s);
 	}
-	return _cmocka_run_group_tests("split_errors", tests, (size_t)n, NULL,
-	                               NULL);
+	return runs_go(&runs, "split_errors");
 }

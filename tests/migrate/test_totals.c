@@ -18,6 +18,7 @@
 #include "core/bits.h"
 #include "fabric/world.h"
 #include "ranks.h"
+#include "runs.h"
 #include "trace/events.h"
 
 enum { EXPERTS = 32, ROUNDS = 30 };
@@ -458,43 +459,28 @@ static void test_speeds(void **state)
 	run(*state, (struct ranks){.n_ranks = 4}, speeds);
 }
 
-enum { PER_SETTING = 12 };
-
-/* cmocka keeps pointers to the names. */
-static char names[N_SETTINGS * PER_SETTING][64];
-
-static int add(struct CMUnitTest *tests, int n, const char *name,
-               CMUnitTestFunction test, const struct setting *setting)
-{
-	snprintf(names[n], sizeof(names[n]), "%s, %s", name, setting->name);
-	tests[n] = (struct CMUnitTest){
-		.name = names[n],
-		.test_func = test,
-		.initial_state = (void *)(uintptr_t)setting,
-	};
-	return n + 1;
-}
+static struct runs runs;
 
 int main(void)
 {
-	struct CMUnitTest tests[N_SETTINGS * PER_SETTING];
-	int n = 0;
-
 	for (const struct setting *s = settings; s < settings + N_SETTINGS;
 	     s++) {
-		n = add(tests, n, "sums", test_sums, s);
-		n = add(tests, n, "every rank counts", test_every_rank_counts,
-		        s);
-		n = add(tests, n, "idle ranks", test_idle_ranks, s);
-		n = add(tests, n, "another layer", test_another_layer, s);
-		n = add(tests, n, "other experts", test_other_experts, s);
-		n = add(tests, n, "refused", test_refused, s);
-		n = add(tests, n, "one refused", test_one_refused, s);
-		n = add(tests, n, "aborted", test_aborted, s);
-		n = add(tests, n, "dies", test_dies, s);
-		n = add(tests, n, "traced", test_traced, s);
-		n = add(tests, n, "speeds", test_speeds, s);
-		n = add(tests, n, "other tolerance", test_other_tolerance, s);
+		runs_add(&runs, "sums", test_sums, s->name, s);
+		runs_add(&runs, "every rank counts", test_every_rank_counts,
+		         s->name, s);
+		runs_add(&runs, "idle ranks", test_idle_ranks, s->name, s);
+		runs_add(&runs, "another layer", test_another_layer, s->name,
+		         s);
+		runs_add(&runs, "other experts", test_other_experts, s->name,
+		         s);
+		runs_add(&runs, "refused", test_refused, s->name, s);
+		runs_add(&runs, "one refused", test_one_refused, s->name, s);
+		runs_add(&runs, "aborted", test_aborted, s->name, s);
+		runs_add(&runs, "dies", test_dies, s->name, s);
+		runs_add(&runs, "traced", test_traced, s->name, s);
+		runs_add(&runs, "speeds", test_speeds, s->name, s);
+		runs_add(&runs, "other tolerance", test_other_tolerance,
+		         s->name, s);
 	}
-	return _cmocka_run_group_tests("totals", tests, (size_t)n, NULL, NULL);
+	return runs_go(&runs, "totals");
 }
