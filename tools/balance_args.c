@@ -109,7 +109,7 @@ int balance_source(const struct opt_command *command,
 		.n_steps = (int32_t)args->draws,
 		.seed = (uint64_t)args->seed,
 	};
-	struct route_fault fault;
+	struct fault fault;
 
 	note[0] = 0;
 	if (!args->trace == !args->generate)
@@ -141,7 +141,7 @@ struct ferry_placement *balance_placement(const struct opt_command *command,
 {
 	struct ferry_placement *placement = NULL;
 	struct route_bytes text;
-	struct route_fault fault;
+	struct fault fault;
 
 	if (!route_bytes_read(path, &text, &fault)) {
 		complain(command, fault.text);

@@ -228,7 +228,7 @@ static bool run_one(const struct replay_config *config,
                     enum replay_policy policy, struct replay_row *row)
 {
 	const struct route *const route = config->route;
-	struct route_fault fault;
+	struct fault fault;
 	struct replay_cell *const cells =
 		alloc_or_exit((size_t)route->n_steps * (size_t)route->n_layers,
 	                      sizeof(*cells));

@@ -13,7 +13,7 @@ const char *const replay_policy_names[REPLAY_N_POLICIES + 1] = {
 bool replay_check(struct replay_layer *l, enum ferry_status status)
 {
 	return status == FERRY_OK ||
-	       route_fail(l->fault, "%s", ferry_last_error());
+	       fault_set(l->fault, "%s", ferry_last_error());
 }
 
 /* A placement of these experts; under QUOTA shared by the predicted loads. */
@@ -330,7 +330,7 @@ static bool run_layer(struct replay_layer *l, struct replay_cell *cells)
 }
 
 bool replay_run(const struct replay_config *config, enum replay_policy policy,
-                struct replay_cell *cells, struct route_fault *fault)
+                struct replay_cell *cells, struct fault *fault)
 {
 	const int32_t n_layers = config->route->n_layers;
 	bool good = true;

@@ -74,7 +74,7 @@ struct replay_cell {
 
 /* Replays all steps: cells[n_steps][n_layers]. */
 bool replay_run(const struct replay_config *config, enum replay_policy policy,
-                struct replay_cell *cells, struct route_fault *fault);
+                struct replay_cell *cells, struct fault *fault);
 
 /* What becomes of a run. */
 struct replay_row {
@@ -92,7 +92,7 @@ struct replay_row {
 bool replay_summarise(const struct replay_config *config,
                       enum replay_policy policy,
                       const struct replay_cell *cells, struct replay_row *row,
-                      struct route_fault *fault);
+                      struct fault *fault);
 
 void replay_row_free(struct replay_row *row);
 

@@ -22,7 +22,7 @@ struct replay_layer {
 	int64_t *quota;        /* [n_slots] */
 	int64_t *rank_loads;   /* [n_ranks] */
 	struct ferry_plan plan;
-	struct route_fault *fault;
+	struct fault *fault;
 };
 
 /* A library call as the tool's own: the fault gets the library's text. */

@@ -70,7 +70,7 @@ static void add_layers(const struct route *route,
 bool replay_summarise(const struct replay_config *config,
                       enum replay_policy policy,
                       const struct replay_cell *cells, struct replay_row *row,
-                      struct route_fault *fault)
+                      struct fault *fault)
 {
 	const struct route *const route = config->route;
 	const int64_t n = (int64_t)route->n_steps * route->n_layers;

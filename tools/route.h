@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fault.h"
+
 enum {
 	ROUTE_MAX_EXPERTS = 1 << 16,
 	ROUTE_MAX_LAYERS = 1 << 12,
@@ -21,11 +23,6 @@ enum {
 
 /* Most steps * layers * experts of a trace: 2 GiB of counts. */
 #define ROUTE_MAX_CELLS ((int64_t)1 << 28)
-
-/* What was wrong, and where. */
-struct route_fault {
-	char text[512];
-};
 
 /* What is to be read from a trace. Zero means default. */
 struct route_ask {
@@ -55,7 +52,7 @@ struct route {
 
 /* Reads a trace or a file of loads; its form is known by its name. */
 bool route_open(const char *path, const struct route_ask *ask,
-                struct route *route, struct route_fault *fault);
+                struct route *route, struct fault *fault);
 
 void route_close(struct route *route);
 

@@ -45,7 +45,7 @@ static int32_t layers_in_comments(const struct route_bytes *in)
 }
 
 static bool read_columns(struct route_csv *csv, struct index *index,
-                         struct route_fault *fault)
+                         struct fault *fault)
 {
 	struct route_field field;
 
@@ -59,27 +59,26 @@ static bool read_columns(struct route_csv *csv, struct index *index,
 		}
 	if (index->tokens_column && index->offset_column)
 		return true;
-	return route_fail(fault,
-	                  "%s:%" PRId64 ": the header is to have the columns "
-	                  "tokens and byte_offset",
-	                  csv->name, csv->line);
+	return fault_set(fault,
+	                 "%s:%" PRId64 ": the header is to have the columns "
+	                 "tokens and byte_offset",
+	                 csv->name, csv->line);
 }
 
-static bool grow(struct index *index, const char *name,
-                 struct route_fault *fault)
+static bool grow(struct index *index, const char *name, struct fault *fault)
 {
 	if (index->n_tasks < index->n_room)
 		return true;
 	const int32_t n_room = index->n_room ? 2 * index->n_room : 64;
 
 	if (n_room > MAX_TASKS)
-		return route_fail(fault, "%s: allowed are %d tasks", name,
-		                  MAX_TASKS);
+		return fault_set(fault, "%s: allowed are %d tasks", name,
+		                 MAX_TASKS);
 	void *const tasks =
 		realloc(index->tasks, (size_t)n_room * sizeof(*index->tasks));
 
 	if (!tasks)
-		return route_fail(fault, "%s: no memory", name);
+		return fault_set(fault, "%s: no memory", name);
 	index->tasks = tasks;
 	index->n_room = n_room;
 	return true;
@@ -87,7 +86,7 @@ static bool grow(struct index *index, const char *name,
 
 /* A line; the byte offset goes to first_token until the row is known. */
 static bool read_task(struct route_csv *csv, struct index *index,
-                      struct route_field *set, struct route_fault *fault)
+                      struct route_field *set, struct fault *fault)
 {
 	struct route_number tokens = {"tokens", 1, INT32_MAX, 0};
 	struct route_number offset = {"byte_offset", 0, INT64_MAX / 16, -1};
@@ -107,11 +106,11 @@ static bool read_task(struct route_csv *csv, struct index *index,
 			return false;
 	}
 	if (offset.value < 0 || !tokens.value)
-		return route_fail(fault,
-		                  "%s:%" PRId64 ": %d columns, tokens and "
-		                  "byte_offset are %d and %d",
-		                  csv->name, csv->line, csv->column,
-		                  index->tokens_column, index->offset_column);
+		return fault_set(fault,
+		                 "%s:%" PRId64 ": %d columns, tokens and "
+		                 "byte_offset are %d and %d",
+		                 csv->name, csv->line, csv->column,
+		                 index->tokens_column, index->offset_column);
 	*task = (struct route_task){.first_token = offset.value,
 	                            .n_tokens = tokens.value};
 	snprintf(task->name, sizeof(task->name), "%.*s",
@@ -126,7 +125,7 @@ static bool read_task(struct route_csv *csv, struct index *index,
 }
 
 static bool read_index(const struct route_bytes *in, struct index *index,
-                       struct route_fault *fault)
+                       struct fault *fault)
 {
 	struct route_csv csv;
 	struct route_field set = {0};
@@ -139,14 +138,13 @@ static bool read_index(const struct route_bytes *in, struct index *index,
 		    !read_task(&csv, index, &set, fault))
 			return false;
 	return index->n_tasks > 0 ||
-	       route_fail(fault, "%s:%" PRId64 ": no tasks", in->name,
-	                  csv.line);
+	       fault_set(fault, "%s:%" PRId64 ": no tasks", in->name, csv.line);
 }
 
 /* Tasks must lie one behind the other: their offsets give a token's bytes. */
 static bool find_token_bytes(const struct route_bytes *in,
                              const struct route_bytes *bin, struct index *index,
-                             struct route_fault *fault)
+                             struct fault *fault)
 {
 	for (int32_t t = 0; t < index->n_tasks; t++)
 		index->n_tokens += index->tasks[t].n_tokens;
@@ -154,14 +152,14 @@ static bool find_token_bytes(const struct route_bytes *in,
 	if (index->token_bytes >= 1 &&
 	    index->token_bytes * index->n_tokens == (int64_t)bin->n)
 		return true;
-	return route_fail(fault,
-	                  "%s: %zu bytes are no whole number for each of the "
-	                  "%" PRId64 " tokens of %s",
-	                  bin->name, bin->n, index->n_tokens, in->name);
+	return fault_set(fault,
+	                 "%s: %zu bytes are no whole number for each of the "
+	                 "%" PRId64 " tokens of %s",
+	                 bin->name, bin->n, index->n_tokens, in->name);
 }
 
 static bool check_offsets(const struct route_bytes *in, struct index *index,
-                          struct route_fault *fault)
+                          struct fault *fault)
 {
 	int64_t first = 0;
 
@@ -169,13 +167,13 @@ static bool check_offsets(const struct route_bytes *in, struct index *index,
 		struct route_task *const task = &index->tasks[t];
 
 		if (task->first_token != first * index->token_bytes)
-			return route_fail(fault,
-			                  "%s: byte_offset of task %d is "
-			                  "%" PRId64 ", allowed is %" PRId64
-			                  ": %" PRId64 " bytes a token",
-			                  in->name, t, task->first_token,
-			                  first * index->token_bytes,
-			                  index->token_bytes);
+			return fault_set(fault,
+			                 "%s: byte_offset of task %d is "
+			                 "%" PRId64 ", allowed is %" PRId64
+			                 ": %" PRId64 " bytes a token",
+			                 in->name, t, task->first_token,
+			                 first * index->token_bytes,
+			                 index->token_bytes);
 		task->first_token = first;
 		first += task->n_tokens;
 	}
@@ -184,13 +182,13 @@ static bool check_offsets(const struct route_bytes *in, struct index *index,
 
 static bool count(const struct route_bytes *bin, const struct index *index,
                   int32_t n_layers, const struct route_ask *ask,
-                  struct route *route, struct route_fault *fault)
+                  struct route *route, struct fault *fault)
 {
 	const int64_t topk = n_layers > 0 ? index->token_bytes / n_layers : 0;
 
 	if (n_layers < 1 || n_layers > ROUTE_MAX_LAYERS || topk < 1 ||
 	    topk > ROUTE_MAX_TOPK || topk * n_layers != index->token_bytes)
-		return route_fail(
+		return fault_set(
 			fault,
 			"%s: %" PRId64 " bytes a token, %d layers; "
 			"--layers, or '[N layers]' in a comment of the "
@@ -215,7 +213,7 @@ static bool count(const struct route_bytes *bin, const struct index *index,
 
 bool route_read_bin(const struct route_bytes *in, const struct route_bytes *bin,
                     const struct route_ask *ask, struct route *route,
-                    struct route_fault *fault)
+                    struct fault *fault)
 {
 	struct index index = {0};
 	const int32_t n_layers =

@@ -76,15 +76,15 @@ bool route_csv_field(struct route_csv *csv, struct route_field *field)
 }
 
 bool route_csv_need(struct route_csv *csv, const char *what,
-                    struct route_field *field, struct route_fault *fault)
+                    struct route_field *field, struct fault *fault)
 {
 	if (route_csv_field(csv, field))
 		return true;
-	return route_fail(fault,
-	                  "%s:%" PRId64 ": the line ends after column %d, "
-	                  "column %d is to be %s",
-	                  csv->name, csv->line, csv->column, csv->column + 1,
-	                  what);
+	return fault_set(fault,
+	                 "%s:%" PRId64 ": the line ends after column %d, "
+	                 "column %d is to be %s",
+	                 csv->name, csv->line, csv->column, csv->column + 1,
+	                 what);
 }
 
 /* Digits, perhaps behind a minus; false for anything else and beyond max. */
@@ -106,7 +106,7 @@ static bool parse(const struct route_field *field, int64_t max, int64_t *value)
 
 bool route_csv_number(const struct route_csv *csv,
                       const struct route_field *field,
-                      struct route_number *number, struct route_fault *fault)
+                      struct route_number *number, struct fault *fault)
 {
 	int64_t value;
 
@@ -114,17 +114,17 @@ bool route_csv_number(const struct route_csv *csv,
 		number->value = value;
 		return true;
 	}
-	return route_fail(fault,
-	                  "%s:%" PRId64
-	                  ": column %d (%s) is '%.*s', allowed is a whole "
-	                  "number %" PRId64 "..%" PRId64,
-	                  csv->name, csv->line, csv->column, number->what,
-	                  field->n > 40 ? 40 : (int)field->n, field->text,
-	                  number->min, number->max);
+	return fault_set(fault,
+	                 "%s:%" PRId64
+	                 ": column %d (%s) is '%.*s', allowed is a whole "
+	                 "number %" PRId64 "..%" PRId64,
+	                 csv->name, csv->line, csv->column, number->what,
+	                 field->n > 40 ? 40 : (int)field->n, field->text,
+	                 number->min, number->max);
 }
 
 bool route_csv_take(struct route_csv *csv, struct route_number *number,
-                    struct route_fault *fault)
+                    struct fault *fault)
 {
 	struct route_field field;
 
@@ -132,16 +132,16 @@ bool route_csv_take(struct route_csv *csv, struct route_number *number,
 	       route_csv_number(csv, &field, number, fault);
 }
 
-bool route_csv_end(struct route_csv *csv, struct route_fault *fault)
+bool route_csv_end(struct route_csv *csv, struct fault *fault)
 {
 	struct route_field field;
 
 	if (!route_csv_field(csv, &field))
 		return true;
-	return route_fail(fault,
-	                  "%s:%" PRId64 ": column %d is one too many: '%.*s'",
-	                  csv->name, csv->line, csv->column,
-	                  field.n > 40 ? 40 : (int)field.n, field.text);
+	return fault_set(fault,
+	                 "%s:%" PRId64 ": column %d is one too many: '%.*s'",
+	                 csv->name, csv->line, csv->column,
+	                 field.n > 40 ? 40 : (int)field.n, field.text);
 }
 
 bool route_field_is(const struct route_field *field, const char *text)

@@ -33,7 +33,7 @@ bool route_csv_field(struct route_csv *csv, struct route_field *field);
 
 /* Takes one that must be there. */
 bool route_csv_need(struct route_csv *csv, const char *what,
-                    struct route_field *field, struct route_fault *fault);
+                    struct route_field *field, struct fault *fault);
 
 /* A number, and what it may be. */
 struct route_number {
@@ -45,14 +45,14 @@ struct route_number {
 /* The number in the field that was taken last. */
 bool route_csv_number(const struct route_csv *csv,
                       const struct route_field *field,
-                      struct route_number *number, struct route_fault *fault);
+                      struct route_number *number, struct fault *fault);
 
 /* Takes a field that must be there and must be a number. */
 bool route_csv_take(struct route_csv *csv, struct route_number *number,
-                    struct route_fault *fault);
+                    struct fault *fault);
 
 /* Complains unless the line is at its end. */
-bool route_csv_end(struct route_csv *csv, struct route_fault *fault);
+bool route_csv_end(struct route_csv *csv, struct fault *fault);
 
 bool route_field_is(const struct route_field *field, const char *text);
 bool route_field_same(const struct route_field *a, const struct route_field *b);

@@ -159,7 +159,7 @@ static bool is_maps(const struct route_draw *draw)
 	return !strncmp(draw->spec, "maps:", 5);
 }
 
-bool route_draw_check(const struct route_draw *draw, struct route_fault *fault)
+bool route_draw_check(const struct route_draw *draw, struct fault *fault)
 {
 	double x;
 
@@ -168,10 +168,10 @@ bool route_draw_check(const struct route_draw *draw, struct route_fault *fault)
 	    (parameter(draw->spec, "zipf", &x) && x >= 1 &&
 	     x <= draw->n_experts))
 		return true;
-	return route_fail(fault,
-	                  "--generate is '%s', allowed are lognormal:0..5, "
-	                  "zipf:1..%d, maps:FOLDER",
-	                  draw->spec, draw->n_experts);
+	return fault_set(fault,
+	                 "--generate is '%s', allowed are lognormal:0..5, "
+	                 "zipf:1..%d, maps:FOLDER",
+	                 draw->spec, draw->n_experts);
 }
 
 /* The spec is one of those that can be drawn. */
@@ -201,7 +201,7 @@ static void fill(const struct route_draw *draw, struct route *route,
 }
 
 bool route_draw(const struct route_draw *draw, struct route *route, char *note,
-                size_t n, struct route_fault *fault)
+                size_t n, struct fault *fault)
 {
 	const struct route_ask ask = {0};
 	double *weights;

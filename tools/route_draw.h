@@ -24,11 +24,11 @@ struct route_draw {
 };
 
 /* False for a spec that is not one of those. */
-bool route_draw_check(const struct route_draw *draw, struct route_fault *fault);
+bool route_draw_check(const struct route_draw *draw, struct fault *fault);
 
 /* note[n] gets a line that says how well the loads fit, if they are fitted. */
 bool route_draw(const struct route_draw *draw, struct route *route, char *note,
-                size_t n, struct route_fault *fault);
+                size_t n, struct fault *fault);
 
 /* e^x and ln x, the same bits everywhere, within 1e-14. */
 double draw_exp(double x);

@@ -2,7 +2,6 @@
 /* Files into memory, traces into arrays, and the form known by the name. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,58 +11,46 @@
 
 #include "route_parts.h"
 
-#undef route_fail /* a macro for the analyzer */
-
 /* Larger files are refused: 16 GiB. */
 static const int64_t MAX_FILE_BYTES = (int64_t)16 << 30;
 
-bool route_fail(struct route_fault *fault, const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(fault->text, sizeof(fault->text), fmt, args);
-	va_end(args);
-	return false;
-}
-
 bool route_alloc(size_t n, size_t size, void *memory_pointer,
-                 struct route_fault *fault)
+                 struct fault *fault)
 {
 	void *const memory = calloc(n ? n : 1, size);
 
 	if (!memory)
-		return route_fail(fault, "no memory for %zu times %zu bytes", n,
-		                  size);
+		return fault_set(fault, "no memory for %zu times %zu bytes", n,
+		                 size);
 	memcpy(memory_pointer, &memory, sizeof(memory));
 	/* cppcheck-suppress memleak ; the caller has it now */
 	return true;
 }
 
 /* To open a pipe would wait for who writes into it. */
-static bool is_file(const char *path, struct route_fault *fault)
+static bool is_file(const char *path, struct fault *fault)
 {
 	struct stat is;
 
 	if (stat(path, &is))
-		return route_fail(fault, "%s: %s", path, strerror(errno));
+		return fault_set(fault, "%s: %s", path, strerror(errno));
 	if (S_ISREG(is.st_mode))
 		return true;
-	return route_fail(fault, "%s: is a %s, allowed are plain files", path,
-	                  S_ISDIR(is.st_mode)    ? "directory"
-	                  : S_ISFIFO(is.st_mode) ? "pipe"
-	                                         : "device");
+	return fault_set(fault, "%s: is a %s, allowed are plain files", path,
+	                 S_ISDIR(is.st_mode)    ? "directory"
+	                 : S_ISFIFO(is.st_mode) ? "pipe"
+	                                        : "device");
 }
 
 static bool read_stream(FILE *f, const char *path, struct route_bytes *bytes,
-                        struct route_fault *fault)
+                        struct fault *fault)
 {
 	if (fseek(f, 0, SEEK_END))
-		return route_fail(fault, "%s: %s", path, strerror(errno));
+		return fault_set(fault, "%s: %s", path, strerror(errno));
 	const int64_t n = ftell(f);
 
 	if (n < 0 || n > MAX_FILE_BYTES)
-		return route_fail(
+		return fault_set(
 			fault, "%s: %" PRId64 " bytes, allowed are 0..%" PRId64,
 			path, n, MAX_FILE_BYTES);
 	rewind(f);
@@ -72,12 +59,12 @@ static bool read_stream(FILE *f, const char *path, struct route_bytes *bytes,
 	bytes->n = fread(bytes->bytes, 1, (size_t)n, f);
 	if (bytes->n == (size_t)n)
 		return true;
-	return route_fail(fault, "%s: byte %zu cannot be read: %s", path,
-	                  bytes->n, ferror(f) ? strerror(errno) : "it ends");
+	return fault_set(fault, "%s: byte %zu cannot be read: %s", path,
+	                 bytes->n, ferror(f) ? strerror(errno) : "it ends");
 }
 
 bool route_bytes_read(const char *path, struct route_bytes *bytes,
-                      struct route_fault *fault)
+                      struct fault *fault)
 {
 	*bytes = (struct route_bytes){.name = path};
 	if (!is_file(path, fault))
@@ -85,7 +72,7 @@ bool route_bytes_read(const char *path, struct route_bytes *bytes,
 	FILE *const f = fopen(path, "rb");
 
 	if (!f)
-		return route_fail(fault, "%s: %s", path, strerror(errno));
+		return fault_set(fault, "%s: %s", path, strerror(errno));
 	const bool good = read_stream(f, path, bytes, fault);
 
 	fclose(f);
@@ -111,17 +98,17 @@ void route_close(struct route *route)
 
 bool route_make(struct route *route, const char *name,
                 const struct route_ask *ask, bool predicted,
-                struct route_fault *fault)
+                struct fault *fault)
 {
 	const int64_t max = ask->max_cells ? ask->max_cells : ROUTE_MAX_CELLS;
 	const int64_t layer_cells = (int64_t)route->n_layers * route->n_experts;
 
 	if (route->n_steps > max / layer_cells)
-		return route_fail(fault,
-		                  "%s: %d steps of %d layers of %d experts, "
-		                  "allowed are %" PRId64 " of all together",
-		                  name, route->n_steps, route->n_layers,
-		                  route->n_experts, max);
+		return fault_set(fault,
+		                 "%s: %d steps of %d layers of %d experts, "
+		                 "allowed are %" PRId64 " of all together",
+		                 name, route->n_steps, route->n_layers,
+		                 route->n_experts, max);
 	const size_t n = (size_t)(route->n_steps * layer_cells);
 
 	return route_alloc((size_t)route->n_steps, sizeof(*route->steps),
@@ -141,13 +128,13 @@ static bool has_end(const char *path, const char *end)
 /* PATH.bin and PATH.idx.csv, whichever was named. */
 static bool open_bin(const char *path, size_t n_stem,
                      const struct route_ask *ask, struct route *route,
-                     struct route_fault *fault)
+                     struct fault *fault)
 {
 	struct route_bytes index = {0}, ids = {0};
 	char *const names = malloc(2 * (n_stem + 16));
 
 	if (!names)
-		return route_fail(fault, "%s: no memory", path);
+		return fault_set(fault, "%s: no memory", path);
 	char *const bin = names + n_stem + 16;
 
 	sprintf(names, "%.*s.idx.csv", (int)n_stem, path);
@@ -163,14 +150,14 @@ static bool open_bin(const char *path, size_t n_stem,
 }
 
 static bool read_form(const struct route_bytes *in, const struct route_ask *ask,
-                      struct route *route, struct route_fault *fault)
+                      struct route *route, struct fault *fault)
 {
 	if (has_end(in->name, ".safetensors"))
 		return route_read_tensors(in, ask, route, fault);
 	if (has_end(in->name, ".json"))
 		return route_read_json(in, ask, route, fault);
 	if (!has_end(in->name, ".csv"))
-		return route_fail(
+		return fault_set(
 			fault,
 			"%s: the form is known by the end of the name, "
 			"allowed are .csv, .json, .safetensors, .bin "
@@ -181,7 +168,7 @@ static bool read_form(const struct route_bytes *in, const struct route_ask *ask,
 }
 
 static bool open_one(const char *path, const struct route_ask *ask,
-                     struct route *route, struct route_fault *fault)
+                     struct route *route, struct fault *fault)
 {
 	struct route_bytes in;
 
@@ -195,7 +182,7 @@ static bool open_one(const char *path, const struct route_ask *ask,
 
 /* Loads of a layer that no plan can be made for. */
 static bool check_sums(const char *path, const struct route *route,
-                       const int64_t *loads, struct route_fault *fault)
+                       const int64_t *loads, struct fault *fault)
 {
 	for (int32_t step = 0; step < route->n_steps; step++)
 		for (int32_t layer = 0; layer < route->n_layers; layer++) {
@@ -204,7 +191,7 @@ static bool check_sums(const char *path, const struct route *route,
 			for (int32_t e = 0; e < route->n_experts; e++)
 				sum += *loads++;
 			if (sum > FERRY_MAX_LOAD)
-				return route_fail(
+				return fault_set(
 					fault,
 					"%s: step %d, layer %d: the sum "
 					"of loads is %" PRId64
@@ -215,7 +202,7 @@ static bool check_sums(const char *path, const struct route *route,
 }
 
 bool route_open(const char *path, const struct route_ask *ask,
-                struct route *route, struct route_fault *fault)
+                struct route *route, struct fault *fault)
 {
 	const size_t n = strlen(path);
 	bool good;

@@ -61,7 +61,7 @@ static void count_layer(const struct route_ids *in, bool predicted,
 /* Every id, before any is used; the number of experts. */
 static bool check_ids(const struct route_ids *in, const void *ids,
                       enum route_type type, int32_t *n_experts,
-                      struct route_fault *fault)
+                      struct fault *fault)
 {
 	const int64_t limit = in->n_experts ? in->n_experts : ROUTE_MAX_EXPERTS;
 	const int64_t row = (int64_t)in->n_layers * in->topk;
@@ -71,13 +71,13 @@ static bool check_ids(const struct route_ids *in, const void *ids,
 		const int64_t id = route_element(ids, type, i);
 
 		if (id < -1 || id >= limit)
-			return route_fail(fault,
-			                  "%s: id of token %" PRId64
-			                  ", layer %" PRId64 ", choice %" PRId64
-			                  " is %" PRId64
-			                  ", allowed are -1..%" PRId64,
-			                  in->name, i / row, i % row / in->topk,
-			                  i % in->topk, id, limit - 1);
+			return fault_set(fault,
+			                 "%s: id of token %" PRId64
+			                 ", layer %" PRId64 ", choice %" PRId64
+			                 " is %" PRId64
+			                 ", allowed are -1..%" PRId64,
+			                 in->name, i / row, i % row / in->topk,
+			                 i % in->topk, id, limit - 1);
 		highest = max_i64(highest, id);
 	}
 	if (highest >= *n_experts)
@@ -134,7 +134,7 @@ static void fill(const struct route_ids *in, const struct route_ask *ask,
 }
 
 bool route_count(const struct route_ids *in, const struct route_ask *ask,
-                 struct route *route, struct route_fault *fault)
+                 struct route *route, struct fault *fault)
 {
 	int32_t n_experts = 1;
 
@@ -198,7 +198,7 @@ static void permute(int64_t *loads, int64_t *copy, const struct turn *turns,
 		       step_bytes);
 }
 
-bool route_mix(struct route *route, struct route_fault *fault)
+bool route_mix(struct route *route, struct fault *fault)
 {
 	const size_t n_steps = (size_t)route->n_steps;
 	const size_t step_bytes = (size_t)route->n_layers *

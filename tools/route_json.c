@@ -15,14 +15,14 @@
 
 /* Another number than is allowed, or no number at all. */
 static bool refuse(const char *name, const char *what, const cJSON *item,
-                   int64_t min, int64_t max, struct route_fault *fault)
+                   int64_t min, int64_t max, struct fault *fault)
 {
 	char *const text = cJSON_PrintUnformatted(item);
 
-	route_fail(fault,
-	           "%s: %s is %.40s, allowed is a whole number %" PRId64
-	           "..%" PRId64,
-	           name, what, text ? text : "?", min, max);
+	fault_set(fault,
+	          "%s: %s is %.40s, allowed is a whole number %" PRId64
+	          "..%" PRId64,
+	          name, what, text ? text : "?", min, max);
 	cJSON_free(text);
 	return false;
 }
@@ -36,7 +36,7 @@ static bool whole(const cJSON *item, double min, double max)
 }
 
 static bool read_layer(const char *name, const cJSON *array, int32_t layer,
-                       struct route *route, struct route_fault *fault)
+                       struct route *route, struct fault *fault)
 {
 	int64_t *const loads = route_loads(route, 0, layer);
 	const cJSON *item;
@@ -45,10 +45,10 @@ static bool read_layer(const char *name, const cJSON *array, int32_t layer,
 
 	if (!cJSON_IsArray(array) ||
 	    cJSON_GetArraySize(array) != route->n_experts)
-		return route_fail(fault,
-		                  "%s: loads[%d] is no array of %d numbers, as "
-		                  "the first is",
-		                  name, layer, route->n_experts);
+		return fault_set(fault,
+		                 "%s: loads[%d] is no array of %d numbers, as "
+		                 "the first is",
+		                 name, layer, route->n_experts);
 	cJSON_ArrayForEach(item, array)
 	{
 		snprintf(what, sizeof(what), "loads[%d][%d]", layer, e);
@@ -61,7 +61,7 @@ static bool read_layer(const char *name, const cJSON *array, int32_t layer,
 }
 
 static bool read_slots(const char *name, const cJSON *array,
-                       struct route *route, struct route_fault *fault)
+                       struct route *route, struct fault *fault)
 {
 	const int n = cJSON_GetArraySize(array);
 	const cJSON *item;
@@ -70,9 +70,9 @@ static bool read_slots(const char *name, const cJSON *array,
 	if (!array)
 		return true;
 	if (!cJSON_IsArray(array) || n < 1 || n > ROUTE_MAX_EXPERTS)
-		return route_fail(
-			fault, "%s: slot_expert is no array of 1..%d numbers",
-			name, ROUTE_MAX_EXPERTS);
+		return fault_set(fault,
+		                 "%s: slot_expert is no array of 1..%d numbers",
+		                 name, ROUTE_MAX_EXPERTS);
 	if (!route_alloc((size_t)n, sizeof(*route->slot_expert),
 	                 &route->slot_expert, fault))
 		return false;
@@ -91,7 +91,7 @@ static bool read_slots(const char *name, const cJSON *array,
 /* The layers: of a plain array there is one. */
 static bool read_loads(const char *name, const cJSON *loads,
                        const struct route_ask *ask, struct route *route,
-                       struct route_fault *fault)
+                       struct fault *fault)
 {
 	const bool nested = cJSON_IsArray(loads) && loads->child &&
 	                    cJSON_IsArray(loads->child);
@@ -101,7 +101,7 @@ static bool read_loads(const char *name, const cJSON *loads,
 
 	if (!cJSON_IsArray(loads) || n_experts < 1 ||
 	    n_experts > ROUTE_MAX_EXPERTS || n_layers > ROUTE_MAX_LAYERS)
-		return route_fail(
+		return fault_set(
 			fault,
 			"%s: loads is to be an array of 1..%d numbers, "
 			"or of up to %d such arrays",
@@ -119,7 +119,7 @@ static bool read_loads(const char *name, const cJSON *loads,
 
 /* A second array of a name would be left out without a word. */
 static bool is_once(const char *name, const cJSON *object, const char *key,
-                    struct route_fault *fault)
+                    struct fault *fault)
 {
 	const cJSON *item;
 	int n = 0;
@@ -127,18 +127,17 @@ static bool is_once(const char *name, const cJSON *object, const char *key,
 	cJSON_ArrayForEach(item, object) n +=
 		item->string && !strcmp(item->string, key);
 	return n < 2 ||
-	       route_fail(fault,
-	                  "%s: \"%s\" is there %d times, allowed is once", name,
-	                  key, n);
+	       fault_set(fault, "%s: \"%s\" is there %d times, allowed is once",
+	                 name, key, n);
 }
 
 static bool read_object(const struct route_bytes *in, const cJSON *object,
                         const struct route_ask *ask, struct route *route,
-                        struct route_fault *fault)
+                        struct fault *fault)
 {
 	if (!cJSON_IsObject(object))
-		return route_fail(fault, "%s: no JSON object with \"loads\"",
-		                  in->name);
+		return fault_set(fault, "%s: no JSON object with \"loads\"",
+		                 in->name);
 	return is_once(in->name, object, "loads", fault) &&
 	       is_once(in->name, object, "slot_expert", fault) &&
 	       read_loads(in->name,
@@ -151,23 +150,22 @@ static bool read_object(const struct route_bytes *in, const cJSON *object,
 }
 
 bool route_read_json(const struct route_bytes *in, const struct route_ask *ask,
-                     struct route *route, struct route_fault *fault)
+                     struct route *route, struct fault *fault)
 {
 	const char *end = in->bytes;
 	cJSON *const document =
 		cJSON_ParseWithLengthOpts(in->bytes, in->n, &end, false);
 
 	if (!document)
-		return route_fail(fault, "%s: no JSON from byte %td on",
-		                  in->name, end - in->bytes);
+		return fault_set(fault, "%s: no JSON from byte %td on",
+		                 in->name, end - in->bytes);
 	const size_t rest = strspn(end, " \t\r\n");
-	const bool good =
-		end + rest == in->bytes + in->n
-			? read_object(in, document, ask, route, fault)
-			: route_fail(fault,
-	                             "%s: byte %td: the JSON has "
-	                             "ended before",
-	                             in->name, end + rest - in->bytes);
+	const bool good = end + rest == in->bytes + in->n
+	                          ? read_object(in, document, ask, route, fault)
+	                          : fault_set(fault,
+	                                      "%s: byte %td: the JSON has "
+	                                      "ended before",
+	                                      in->name, end + rest - in->bytes);
 
 	cJSON_Delete(document);
 	return good;

@@ -62,23 +62,23 @@ static bool parse_name(const char *path, struct route_map *map)
 
 static bool read_layer(const struct route_bytes *in, const cJSON *array,
                        int32_t n_experts, struct route_map *map,
-                       struct route_fault *fault)
+                       struct fault *fault)
 {
 	int32_t *to = map->experts + (int64_t)map->n_layers * map->n_slots;
 	const cJSON *item;
 
 	if (!cJSON_IsArray(array) || cJSON_GetArraySize(array) != map->n_slots)
-		return route_fail(fault, "%s: phy2log[%d] has not %d numbers",
-		                  in->name, map->n_layers, map->n_slots);
+		return fault_set(fault, "%s: phy2log[%d] has not %d numbers",
+		                 in->name, map->n_layers, map->n_slots);
 	cJSON_ArrayForEach(item, array)
 	{
 		if (!cJSON_IsNumber(item) || item->valueint < 0 ||
 		    item->valueint >= n_experts)
-			return route_fail(fault,
-			                  "%s: phy2log[%d] has an expert that "
-			                  "is not 0..%d",
-			                  in->name, map->n_layers,
-			                  n_experts - 1);
+			return fault_set(fault,
+			                 "%s: phy2log[%d] has an expert that "
+			                 "is not 0..%d",
+			                 in->name, map->n_layers,
+			                 n_experts - 1);
 		*to++ = item->valueint;
 	}
 	return true;
@@ -86,15 +86,15 @@ static bool read_layer(const struct route_bytes *in, const cJSON *array,
 
 static bool read_layers(const struct route_bytes *in, const cJSON *layers,
                         int32_t n_experts, struct route_map *map,
-                        struct route_fault *fault)
+                        struct fault *fault)
 {
 	const int n = cJSON_GetArraySize(layers);
 	const cJSON *layer;
 
 	map->n_layers = 0;
 	if (!cJSON_IsArray(layers) || n < 1 || n > ROUTE_MAX_LAYERS)
-		return route_fail(fault, "%s: phy2log is no array of 1..%d",
-		                  in->name, ROUTE_MAX_LAYERS);
+		return fault_set(fault, "%s: phy2log is no array of 1..%d",
+		                 in->name, ROUTE_MAX_LAYERS);
 	if (!route_alloc((size_t)n * (size_t)map->n_slots,
 	                 sizeof(*map->experts), &map->experts, fault))
 		return false;
@@ -108,15 +108,14 @@ static bool read_layers(const struct route_bytes *in, const cJSON *layers,
 }
 
 bool route_map_read(const struct route_bytes *in, int32_t n_experts,
-                    struct route_map *map, struct route_fault *fault)
+                    struct route_map *map, struct fault *fault)
 {
 	*map = (struct route_map){0};
 	if (!parse_name(in->name, map))
-		return route_fail(
-			fault,
-			"%s: the name is to end in -SLOTS-GROUPS-NODES"
-			"-RANKS-TASK.jsonl",
-			in->name);
+		return fault_set(fault,
+		                 "%s: the name is to end in -SLOTS-GROUPS-NODES"
+		                 "-RANKS-TASK.jsonl",
+		                 in->name);
 	cJSON *const document = cJSON_ParseWithLength(in->bytes, in->n);
 	const bool good = read_layers(
 		in, cJSON_GetObjectItemCaseSensitive(document, "phy2log"),
@@ -251,7 +250,7 @@ static bool keep_map(const struct route_map *map, int32_t n_experts)
 }
 
 static bool read_map(const char *folder, const char *name, struct maps *maps,
-                     struct route_fault *fault)
+                     struct fault *fault)
 {
 	struct route_map *const map = &maps->maps[maps->n];
 	struct route_bytes in;
@@ -261,7 +260,7 @@ static bool read_map(const char *folder, const char *name, struct maps *maps,
 		return true;
 	if (snprintf(path, sizeof(path), "%s/%s", folder, name) >=
 	    (int)sizeof(path))
-		return route_fail(fault, "%s: the path is too long", folder);
+		return fault_set(fault, "%s: the path is too long", folder);
 	if (!route_bytes_read(path, &in, fault))
 		return false;
 	const bool good = route_map_read(&in, ROUTE_MAX_EXPERTS, map, fault);
@@ -285,14 +284,14 @@ static int compare_maps(const void *a, const void *b)
 }
 
 static bool read_folder(const char *folder, struct maps *maps,
-                        struct route_fault *fault)
+                        struct fault *fault)
 {
 	DIR *const dir = opendir(folder);
 	const struct dirent *entry;
 	bool good = true;
 
 	if (!dir)
-		return route_fail(fault, "%s: %s", folder, strerror(errno));
+		return fault_set(fault, "%s: %s", folder, strerror(errno));
 	while (good && (entry = readdir(dir))) {
 		const size_t n = strlen(entry->d_name);
 
@@ -300,9 +299,9 @@ static bool read_folder(const char *folder, struct maps *maps,
 			continue;
 		good = read_map(folder, entry->d_name, maps, fault);
 		if (maps->n > MAX_MAPS)
-			good = route_fail(fault,
-			                  "%s: more than %d maps of %d experts",
-			                  folder, MAX_MAPS, maps->n_experts);
+			good = fault_set(fault,
+			                 "%s: more than %d maps of %d experts",
+			                 folder, MAX_MAPS, maps->n_experts);
 	}
 	closedir(dir);
 	/* A folder has no order, the steps must have one. */
@@ -348,7 +347,7 @@ static void fit_steps(struct fit *f, struct route *route)
 }
 
 static bool fit(const struct maps *maps, struct route *route, char *note,
-                size_t n_note, struct route_fault *fault)
+                size_t n_note, struct fault *fault)
 {
 	struct fit f = {.maps = maps};
 	const struct route_ask ask = {0};
@@ -381,7 +380,7 @@ static bool fit(const struct maps *maps, struct route *route, char *note,
 }
 
 bool route_maps(const char *folder, int32_t n_experts, struct route *route,
-                char *note, size_t n_note, struct route_fault *fault)
+                char *note, size_t n_note, struct fault *fault)
 {
 	struct maps *maps;
 
@@ -394,10 +393,10 @@ bool route_maps(const char *folder, int32_t n_experts, struct route *route,
 		route->n_steps = count_steps(maps, &route->n_layers);
 		good = route->n_steps > 0
 		               ? fit(maps, route, note, n_note, fault)
-		               : route_fail(fault,
-		                            "%s: no map of %d experts in as "
-		                            "many slots",
-		                            folder, n_experts);
+		               : fault_set(fault,
+		                           "%s: no map of %d experts in as "
+		                           "many slots",
+		                           folder, n_experts);
 	}
 	for (int32_t m = 0; m < maps->n; m++)
 		free(maps->maps[m].experts);

@@ -11,7 +11,7 @@
 
 /* A step for each task that has a map with as many slots as experts. */
 bool route_maps(const char *folder, int32_t n_experts, struct route *route,
-                char *note, size_t n_note, struct route_fault *fault);
+                char *note, size_t n_note, struct fault *fault);
 
 /* A placement: the expert in each slot, of each layer. */
 struct route_map {
@@ -22,6 +22,6 @@ struct route_map {
 
 /* Parses one; experts are 0..n_experts-1 (else it is refused), to be freed. */
 bool route_map_read(const struct route_bytes *in, int32_t n_experts,
-                    struct route_map *map, struct route_fault *fault);
+                    struct route_map *map, struct fault *fault);
 
 #endif

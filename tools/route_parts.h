@@ -15,31 +15,22 @@ struct route_bytes {
 	size_t n;
 };
 
-/* Writes the fault; returns false. */
-__attribute__((format(printf, 2, 3))) bool route_fail(struct route_fault *fault,
-                                                      const char *fmt, ...);
-
-#ifdef __clang_analyzer__
-/* The analyzer cannot see that it returns false. */
-#define route_fail(...) (route_fail(__VA_ARGS__), false)
-#endif
-
 /* Reads a whole file; route_bytes_free frees. */
 bool route_bytes_read(const char *path, struct route_bytes *bytes,
-                      struct route_fault *fault);
+                      struct fault *fault);
 void route_bytes_free(struct route_bytes *bytes);
 
 /* Zeroed memory for n things; false, with a fault, where there is none. */
 bool route_alloc(size_t n, size_t size, void *memory_pointer,
-                 struct route_fault *fault);
+                 struct fault *fault);
 
 /* Gives the trace its arrays for the sizes that are set in it. */
 bool route_make(struct route *route, const char *name,
                 const struct route_ask *ask, bool predicted,
-                struct route_fault *fault);
+                struct fault *fault);
 
 /* Puts the steps into the order in which groups take turns. */
-bool route_mix(struct route *route, struct route_fault *fault);
+bool route_mix(struct route *route, struct fault *fault);
 
 /* Types of ids and loads in files, little endian. */
 enum route_type {
@@ -81,31 +72,31 @@ struct route_ids {
 
 /* Counts ids into the steps that are asked for. */
 bool route_count(const struct route_ids *ids, const struct route_ask *ask,
-                 struct route *route, struct route_fault *fault);
+                 struct route *route, struct fault *fault);
 
 /* Table of loads: columns that name the task, layer, e0, e1, ... */
 bool route_read_table(const struct route_bytes *in, const struct route_ask *ask,
-                      struct route *route, struct route_fault *fault);
+                      struct route *route, struct fault *fault);
 
 /* Lines of numbers: loads, one layer a line, and the slots' experts. */
 bool route_read_rows(const struct route_bytes *in, const struct route_ask *ask,
-                     struct route *route, struct route_fault *fault);
+                     struct route *route, struct fault *fault);
 
 /* Whether a CSV has a header line with a column "layer". */
 bool route_is_table(const struct route_bytes *in);
 
 /* An object with "loads", one layer or several, and "slot_expert". */
 bool route_read_json(const struct route_bytes *in, const struct route_ask *ask,
-                     struct route *route, struct route_fault *fault);
+                     struct route *route, struct fault *fault);
 
 /* uint8 ids [tokens][layers][k] and the index of their tasks. */
 bool route_read_bin(const struct route_bytes *index,
                     const struct route_bytes *ids, const struct route_ask *ask,
-                    struct route *route, struct route_fault *fault);
+                    struct route *route, struct fault *fault);
 
 /* A safetensors file with topk_ids, or with loads. */
 bool route_read_tensors(const struct route_bytes *in,
                         const struct route_ask *ask, struct route *route,
-                        struct route_fault *fault);
+                        struct fault *fault);
 
 #endif

@@ -42,38 +42,38 @@ bool route_is_table(const struct route_bytes *in)
 }
 
 static bool read_header(struct route_csv *csv, struct columns *columns,
-                        struct route_fault *fault)
+                        struct fault *fault)
 {
 	struct route_field field;
 	char wanted[16];
 
 	if (!route_csv_line(csv) || !find_layer(csv, &columns->layer))
-		return route_fail(fault, "%s:%" PRId64 ": no column 'layer'",
-		                  csv->name, csv->line);
+		return fault_set(fault, "%s:%" PRId64 ": no column 'layer'",
+		                 csv->name, csv->line);
 	columns->n_experts = 0;
 	while (route_csv_field(csv, &field)) {
 		snprintf(wanted, sizeof(wanted), "e%d", columns->n_experts);
 		if (!route_field_is(&field, wanted) ||
 		    columns->n_experts == ROUTE_MAX_EXPERTS)
-			return route_fail(
-				fault,
-				"%s:%" PRId64 ": column %d is '%.*s', "
-				"allowed is %s, experts are 0..%d",
-				csv->name, csv->line, csv->column,
-				field.n > 40 ? 40 : (int)field.n, field.text,
-				wanted, ROUTE_MAX_EXPERTS - 1);
+			return fault_set(fault,
+			                 "%s:%" PRId64 ": column %d is '%.*s', "
+			                 "allowed is %s, experts are 0..%d",
+			                 csv->name, csv->line, csv->column,
+			                 field.n > 40 ? 40 : (int)field.n,
+			                 field.text, wanted,
+			                 ROUTE_MAX_EXPERTS - 1);
 		columns->n_experts++;
 	}
 	if (columns->n_experts)
 		return true;
-	return route_fail(fault, "%s:%" PRId64 ": no column 'e0' after 'layer'",
-	                  csv->name, csv->line);
+	return fault_set(fault, "%s:%" PRId64 ": no column 'e0' after 'layer'",
+	                 csv->name, csv->line);
 }
 
 /* The fields before "layer": the whole for the name, the first for the set. */
 static bool read_name(struct route_csv *csv, const struct columns *columns,
                       struct route_field *whole, struct route_field *first,
-                      struct route_fault *fault)
+                      struct fault *fault)
 {
 	struct route_field field = {csv->field, 0};
 
@@ -100,7 +100,7 @@ struct pass {
 
 /* Whether this line begins a step; complains where it cannot. */
 static bool place_line(struct pass *p, const struct route_field *name,
-                       int64_t layer, struct route_fault *fault)
+                       int64_t layer, struct fault *fault)
 {
 	const bool next = p->step < 0 || !route_field_same(name, &p->name) ||
 	                  (layer == 0 && p->layer + 1 == p->route->n_layers);
@@ -110,23 +110,22 @@ static bool place_line(struct pass *p, const struct route_field *name,
 	if (next && p->step == 0 && !n_layers)
 		p->route->n_layers = p->layer + 1;
 	if (next && p->step >= 0 && p->layer + 1 != p->route->n_layers)
-		return route_fail(fault,
-		                  "%s:%" PRId64 ": the task before has layers "
-		                  "0..%d, the first has 0..%d",
-		                  p->csv.name, p->csv.line, p->layer,
-		                  p->route->n_layers - 1);
+		return fault_set(fault,
+		                 "%s:%" PRId64 ": the task before has layers "
+		                 "0..%d, the first has 0..%d",
+		                 p->csv.name, p->csv.line, p->layer,
+		                 p->route->n_layers - 1);
 	if (layer != wanted || (n_layers && layer >= n_layers))
-		return route_fail(fault,
-		                  "%s:%" PRId64 ": layer is %" PRId64
-		                  ", after the line before it is to be %d",
-		                  p->csv.name, p->csv.line, layer, wanted);
+		return fault_set(fault,
+		                 "%s:%" PRId64 ": layer is %" PRId64
+		                 ", after the line before it is to be %d",
+		                 p->csv.name, p->csv.line, layer, wanted);
 	p->step += next;
 	p->layer = wanted;
 	return true;
 }
 
-static bool read_loads(struct pass *p, int64_t *loads,
-                       struct route_fault *fault)
+static bool read_loads(struct pass *p, int64_t *loads, struct fault *fault)
 {
 	struct route_number load = {"load", 0, FERRY_MAX_LOAD, 0};
 
@@ -153,7 +152,7 @@ static void name_step(struct pass *p)
 	s->group = p->step == 0 ? 0 : before->group;
 }
 
-static bool read_line(struct pass *p, struct route_fault *fault)
+static bool read_line(struct pass *p, struct fault *fault)
 {
 	struct route_field name, set;
 	struct route_number layer = {"layer", 0, ROUTE_MAX_LAYERS - 1, 0};
@@ -179,7 +178,7 @@ static bool read_line(struct pass *p, struct route_fault *fault)
 }
 
 static bool run_pass(const struct route_bytes *in, struct route *route,
-                     struct route_fault *fault)
+                     struct fault *fault)
 {
 	struct pass p = {.route = route, .step = -1, .layer = -1};
 
@@ -190,29 +189,29 @@ static bool run_pass(const struct route_bytes *in, struct route *route,
 		if (!read_line(&p, fault))
 			return false;
 	if (p.step < 0)
-		return route_fail(fault, "%s:%" PRId64 ": no loads", in->name,
-		                  p.csv.line);
+		return fault_set(fault, "%s:%" PRId64 ": no loads", in->name,
+		                 p.csv.line);
 	if (!route->n_layers)
 		route->n_layers = p.layer + 1;
 	if (p.layer + 1 != route->n_layers)
-		return route_fail(fault,
-		                  "%s:%" PRId64 ": the last task has layers "
-		                  "0..%d, the first has 0..%d",
-		                  in->name, p.csv.line, p.layer,
-		                  route->n_layers - 1);
+		return fault_set(fault,
+		                 "%s:%" PRId64 ": the last task has layers "
+		                 "0..%d, the first has 0..%d",
+		                 in->name, p.csv.line, p.layer,
+		                 route->n_layers - 1);
 	route->n_steps = p.step + 1;
 	route->n_experts = p.columns.n_experts;
 	return true;
 }
 
 bool route_read_table(const struct route_bytes *in, const struct route_ask *ask,
-                      struct route *route, struct route_fault *fault)
+                      struct route *route, struct fault *fault)
 {
 	if (ask->step_tokens)
-		return route_fail(fault,
-		                  "%s: a table has loads of whole tasks, steps "
-		                  "of %" PRId64 " tokens need expert ids",
-		                  in->name, ask->step_tokens);
+		return fault_set(fault,
+		                 "%s: a table has loads of whole tasks, steps "
+		                 "of %" PRId64 " tokens need expert ids",
+		                 in->name, ask->step_tokens);
 	return run_pass(in, route, fault) &&
 	       route_make(route, in->name, ask, false, fault) &&
 	       run_pass(in, route, fault);
@@ -220,17 +219,17 @@ bool route_read_table(const struct route_bytes *in, const struct route_ask *ask,
 
 /* Numbers of one line into array[max]; *n of them. */
 static bool read_row(struct route_csv *csv, struct route_number *number,
-                     int64_t *array, int32_t *n, struct route_fault *fault)
+                     int64_t *array, int32_t *n, struct fault *fault)
 {
 	struct route_field field;
 
 	for (*n = 0; route_csv_field(csv, &field); (*n)++) {
 		if (*n == ROUTE_MAX_EXPERTS)
-			return route_fail(fault,
-			                  "%s:%" PRId64 ": allowed are %d "
-			                  "numbers",
-			                  csv->name, csv->line,
-			                  ROUTE_MAX_EXPERTS);
+			return fault_set(fault,
+			                 "%s:%" PRId64 ": allowed are %d "
+			                 "numbers",
+			                 csv->name, csv->line,
+			                 ROUTE_MAX_EXPERTS);
 		if (!route_csv_number(csv, &field, number, fault))
 			return false;
 		array[*n] = number->value;
@@ -239,7 +238,7 @@ static bool read_row(struct route_csv *csv, struct route_number *number,
 }
 
 static bool read_slots(struct route_csv *csv, int64_t *row, struct route *route,
-                       struct route_fault *fault)
+                       struct fault *fault)
 {
 	struct route_number slot = {"expert of a slot", -1,
 	                            ROUTE_MAX_EXPERTS - 1, 0};
@@ -257,7 +256,7 @@ static bool read_slots(struct route_csv *csv, int64_t *row, struct route *route,
 
 /* A line of loads, which may begin with the word. */
 static bool read_layer(struct route_csv *csv, int64_t *row, int32_t layer,
-                       struct route *route, struct route_fault *fault)
+                       struct route *route, struct fault *fault)
 {
 	struct route_number load = {"load", 0, FERRY_MAX_LOAD, 0};
 	int32_t n;
@@ -267,11 +266,10 @@ static bool read_layer(struct route_csv *csv, int64_t *row, int32_t layer,
 	if (layer == 0)
 		route->n_experts = n;
 	if (n != route->n_experts || n == 0)
-		return route_fail(fault,
-		                  "%s:%" PRId64
-		                  ": %d loads, the first line has "
-		                  "%d",
-		                  csv->name, csv->line, n, route->n_experts);
+		return fault_set(fault,
+		                 "%s:%" PRId64 ": %d loads, the first line has "
+		                 "%d",
+		                 csv->name, csv->line, n, route->n_experts);
 	if (route->loads)
 		memcpy(route_loads(route, 0, layer), row,
 		       (size_t)n * sizeof(*row));
@@ -291,7 +289,7 @@ static bool takes_word(struct route_csv *csv, const char *word)
 }
 
 static bool rows_pass(const struct route_bytes *in, int64_t *row,
-                      struct route *route, struct route_fault *fault)
+                      struct route *route, struct fault *fault)
 {
 	struct route_csv csv;
 	int32_t layer = 0;
@@ -305,21 +303,21 @@ static bool rows_pass(const struct route_bytes *in, int64_t *row,
 		}
 		takes_word(&csv, "loads");
 		if (layer == ROUTE_MAX_LAYERS)
-			return route_fail(fault,
-			                  "%s:%" PRId64 ": allowed are %d "
-			                  "lines of loads",
-			                  in->name, csv.line, ROUTE_MAX_LAYERS);
+			return fault_set(fault,
+			                 "%s:%" PRId64 ": allowed are %d "
+			                 "lines of loads",
+			                 in->name, csv.line, ROUTE_MAX_LAYERS);
 		if (!read_layer(&csv, row, layer++, route, fault))
 			return false;
 	}
 	route->n_layers = layer;
 	route->n_steps = 1;
-	return layer > 0 || route_fail(fault, "%s:%" PRId64 ": no loads",
-	                               in->name, csv.line);
+	return layer > 0 ||
+	       fault_set(fault, "%s:%" PRId64 ": no loads", in->name, csv.line);
 }
 
 bool route_read_rows(const struct route_bytes *in, const struct route_ask *ask,
-                     struct route *route, struct route_fault *fault)
+                     struct route *route, struct fault *fault)
 {
 	int64_t *row;
 

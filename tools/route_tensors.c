@@ -34,7 +34,7 @@ struct file {
 	cJSON *header;
 	const char *data; /* behind the header */
 	size_t n_data;
-	struct route_fault *fault;
+	struct fault *fault;
 };
 
 struct tensor {
@@ -53,17 +53,17 @@ static bool open_header(struct file *f)
 	uint64_t n;
 
 	if (in->n < LENGTH_BYTES)
-		return route_fail(f->fault, "%s: %zu bytes, a header has 8",
-		                  in->name, in->n);
+		return fault_set(f->fault, "%s: %zu bytes, a header has 8",
+		                 in->name, in->n);
 	memcpy(&n, in->bytes, sizeof(n));
 	if (n > MAX_HEADER_BYTES || n > in->n - LENGTH_BYTES)
-		return route_fail(f->fault,
-		                  "%s: byte 0: the header has %" PRIu64
-		                  " bytes, allowed are 0..%zu",
-		                  in->name, n,
-		                  in->n - LENGTH_BYTES < MAX_HEADER_BYTES
-		                          ? in->n - LENGTH_BYTES
-		                          : (size_t)MAX_HEADER_BYTES);
+		return fault_set(f->fault,
+		                 "%s: byte 0: the header has %" PRIu64
+		                 " bytes, allowed are 0..%zu",
+		                 in->name, n,
+		                 in->n - LENGTH_BYTES < MAX_HEADER_BYTES
+		                         ? in->n - LENGTH_BYTES
+		                         : (size_t)MAX_HEADER_BYTES);
 	const char *const text = in->bytes + LENGTH_BYTES;
 	const char *end = text;
 
@@ -72,15 +72,15 @@ static bool open_header(struct file *f)
 	f->header = cJSON_ParseWithLengthOpts(text, (size_t)n, &end, false);
 	if (cJSON_IsObject(f->header))
 		return true;
-	return route_fail(f->fault, "%s: byte %td: no JSON object", in->name,
-	                  end - in->bytes);
+	return fault_set(f->fault, "%s: byte %td: no JSON object", in->name,
+	                 end - in->bytes);
 }
 
 static bool tensor_fail(const struct file *f, const char *name,
                         const char *what)
 {
-	return route_fail(f->fault, "%s: tensor %s: %s", f->in->name, name,
-	                  what);
+	return fault_set(f->fault, "%s: tensor %s: %s", f->in->name, name,
+	                 what);
 }
 
 static bool read_type(const struct file *f, const char *name, const cJSON *item,
@@ -138,18 +138,18 @@ static bool find_bytes(const struct file *f, const char *name,
 	    !whole(offsets->child, &begin) ||
 	    !whole(offsets->child->next, &end) || begin > end ||
 	    end > (int64_t)f->n_data)
-		return route_fail(f->fault,
-		                  "%s: tensor %s: data_offsets are to be two "
-		                  "numbers, rising, in 0..%zu",
-		                  f->in->name, name, f->n_data);
+		return fault_set(f->fault,
+		                 "%s: tensor %s: data_offsets are to be two "
+		                 "numbers, rising, in 0..%zu",
+		                 f->in->name, name, f->n_data);
 	for (int32_t d = 0; d < t->n_dims; d++)
 		if (__builtin_mul_overflow(n, t->dims[d], &n))
 			return tensor_fail(f, name, "shape is too large");
 	if (n != end - begin)
-		return route_fail(f->fault,
-		                  "%s: tensor %s: data_offsets enclose %" PRId64
-		                  " bytes, the shape has %" PRId64,
-		                  f->in->name, name, end - begin, n);
+		return fault_set(f->fault,
+		                 "%s: tensor %s: data_offsets enclose %" PRId64
+		                 " bytes, the shape has %" PRId64,
+		                 f->in->name, name, end - begin, n);
 	t->bytes = f->data + begin;
 	return true;
 }
@@ -199,11 +199,11 @@ static bool read_experts(const struct file *f, int32_t *n_experts)
 	                       : 0;
 
 	if (n < 1 || n > ROUTE_MAX_EXPERTS || *end)
-		return route_fail(f->fault,
-		                  "%s: n_experts of __metadata__ is '%.40s', "
-		                  "allowed is a text of a number 1..%d",
-		                  f->in->name, text ? text : "",
-		                  ROUTE_MAX_EXPERTS);
+		return fault_set(f->fault,
+		                 "%s: n_experts of __metadata__ is '%.40s', "
+		                 "allowed is a text of a number 1..%d",
+		                 f->in->name, text ? text : "",
+		                 ROUTE_MAX_EXPERTS);
 	*n_experts = (int32_t)n;
 	return true;
 }
@@ -222,11 +222,11 @@ static bool make_tasks(const struct file *f, const struct tensor *starts,
 				: 0;
 
 		if (first < least || first >= ids->n_tokens || (!t && first))
-			return route_fail(f->fault,
-			                  "%s: step_starts[%d] is %" PRId64
-			                  ", allowed are rising numbers from 0 "
-			                  "below the %" PRId64 " tokens",
-			                  f->in->name, t, first, ids->n_tokens);
+			return fault_set(f->fault,
+			                 "%s: step_starts[%d] is %" PRId64
+			                 ", allowed are rising numbers from 0 "
+			                 "below the %" PRId64 " tokens",
+			                 f->in->name, t, first, ids->n_tokens);
 		tasks[t].first_token = first;
 		tasks[t].group = t;
 		snprintf(tasks[t].name, sizeof(tasks[t].name), "step %d", t);
@@ -243,10 +243,10 @@ static bool check_ids_shape(const struct file *f, const struct tensor *t)
 	if (t->n_dims == 3 && t->dims[1] <= ROUTE_MAX_LAYERS &&
 	    t->dims[2] <= ROUTE_MAX_TOPK)
 		return true;
-	return route_fail(f->fault,
-	                  "%s: tensor topk_ids: shape is to be [tokens, 1..%d "
-	                  "layers, 1..%d choices]",
-	                  f->in->name, ROUTE_MAX_LAYERS, ROUTE_MAX_TOPK);
+	return fault_set(f->fault,
+	                 "%s: tensor topk_ids: shape is to be [tokens, 1..%d "
+	                 "layers, 1..%d choices]",
+	                 f->in->name, ROUTE_MAX_LAYERS, ROUTE_MAX_TOPK);
 }
 
 static bool read_ids(const struct file *f, const struct tensor *t,
@@ -289,7 +289,7 @@ static bool copy_loads(const struct file *f, const char *name,
 	for (int64_t i = 0; i < n; i++) {
 		to[i] = route_element(t->bytes, t->type, i);
 		if (to[i] < 0 || to[i] > FERRY_MAX_LOAD)
-			return route_fail(
+			return fault_set(
 				f->fault,
 				"%s: tensor %s: element %" PRId64 " is %" PRId64
 				", allowed are 0..%" PRId64,
@@ -316,11 +316,11 @@ static bool read_loads(const struct file *f, const struct tensor *t,
 
 	if (t->n_dims < 2 || dims[0] > ROUTE_MAX_LAYERS ||
 	    dims[1] > ROUTE_MAX_EXPERTS)
-		return route_fail(f->fault,
-		                  "%s: tensor loads: shape is to be [steps, "
-		                  "1..%d layers, 1..%d experts]",
-		                  f->in->name, ROUTE_MAX_LAYERS,
-		                  ROUTE_MAX_EXPERTS);
+		return fault_set(f->fault,
+		                 "%s: tensor loads: shape is to be [steps, "
+		                 "1..%d layers, 1..%d experts]",
+		                 f->in->name, ROUTE_MAX_LAYERS,
+		                 ROUTE_MAX_EXPERTS);
 	if (ask->step_tokens)
 		return tensor_fail(f, "loads",
 		                   "steps of a number of tokens need topk_ids");
@@ -352,14 +352,14 @@ static bool read_trace(const struct file *f, const struct route_ask *ask,
 		return read_ids(f, &ids, ask, route);
 	if (loads.bytes)
 		return read_loads(f, &loads, ask, route);
-	return route_fail(f->fault,
-	                  "%s: no tensor topk_ids, and no tensor loads",
-	                  f->in->name);
+	return fault_set(f->fault,
+	                 "%s: no tensor topk_ids, and no tensor loads",
+	                 f->in->name);
 }
 
 bool route_read_tensors(const struct route_bytes *in,
                         const struct route_ask *ask, struct route *route,
-                        struct route_fault *fault)
+                        struct fault *fault)
 {
 	struct file f = {.in = in, .fault = fault};
 	const bool good = open_header(&f) && read_trace(&f, ask, route);

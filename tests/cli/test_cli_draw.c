@@ -28,7 +28,7 @@ static void test_mathematics(void **state)
 static uint64_t draw_hash(const char *spec, uint64_t seed, struct route *route)
 {
 	const struct route_draw draw = {spec, 128, 4, 3, seed};
-	struct route_fault fault;
+	struct fault fault;
 	char note[100];
 	uint64_t hash = 0;
 
@@ -80,7 +80,7 @@ static void test_draw_refuses(void **state)
 	                                    "zipf:0.5",    "zipf:129",
 	                                    "normal:1",    "lognormal:1x"};
 	struct route route;
-	struct route_fault fault;
+	struct fault fault;
 	char note[100];
 
 	(void)state;
@@ -108,7 +108,7 @@ static void test_fit(void **state)
 {
 	static const int32_t n_experts[] = {128, 64}, n_layers[] = {48, 26};
 	struct route route;
-	struct route_fault fault;
+	struct fault fault;
 	char note[100];
 
 	(void)state;
@@ -140,7 +140,7 @@ static void test_fit_gives_the_map(void **state)
 	struct route route;
 	struct route_bytes in;
 	struct route_map map;
-	struct route_fault fault;
+	struct fault fault;
 	char note[100];
 	int32_t slots[128];
 
@@ -182,7 +182,7 @@ static void test_all_maps_count(void **state)
 	char folder[] = "/tmp/test-cli-XXXXXX", path[128], spec[64];
 	const struct route_draw draw = {spec, 2, 1, 1, 1};
 	struct route route;
-	struct route_fault fault;
+	struct fault fault;
 	char note[100];
 
 	(void)state;

@@ -11,10 +11,10 @@
 
 /* A reader, and a text for it. */
 typedef bool reader(const struct route_bytes *, const struct route_ask *,
-                    struct route *, struct route_fault *);
+                    struct route *, struct fault *);
 
 static bool read_text(reader *read, const char *text, struct route *route,
-                      struct route_fault *fault)
+                      struct fault *fault)
 {
 	char *const copy = strdup(text);
 	const struct route_bytes in = {"in", copy, strlen(copy)};
@@ -30,7 +30,7 @@ static bool read_text(reader *read, const char *text, struct route *route,
 static void refuse(reader *read, const char *text, const char *message)
 {
 	struct route route;
-	struct route_fault fault;
+	struct fault fault;
 
 	assert_false(read_text(read, text, &route, &fault));
 	assert_string_equal(fault.text, message);
@@ -40,7 +40,7 @@ static void refuse(reader *read, const char *text, const char *message)
 static void test_table(void **state)
 {
 	struct route route;
-	struct route_fault fault;
+	struct fault fault;
 
 	(void)state;
 	assert_true(read_text(route_read_table,
@@ -96,7 +96,7 @@ static void test_table_refuses(void **state)
 static void test_rows(void **state)
 {
 	struct route route;
-	struct route_fault fault;
+	struct fault fault;
 
 	(void)state;
 	assert_true(read_text(route_read_rows,
@@ -119,7 +119,7 @@ static void test_rows(void **state)
 static void test_json(void **state)
 {
 	struct route route;
-	struct route_fault fault;
+	struct fault fault;
 
 	(void)state;
 	assert_true(read_text(route_read_json,
@@ -153,7 +153,7 @@ static void test_json(void **state)
 static void test_json_is_read_whole(void **state)
 {
 	struct route route;
-	struct route_fault fault;
+	struct fault fault;
 
 	(void)state;
 	assert_true(read_text(route_read_json, "{\"loads\": [1, 2]}\r\n",
@@ -173,7 +173,7 @@ static const uint8_t ids[24] = {0, 1, 2, 3, 3, 2, 1, 0, 1, 2, 0, 3,
 
 static bool read_bin(const char *text, size_t n_ids,
                      const struct route_ask *ask, struct route *route,
-                     struct route_fault *fault)
+                     struct fault *fault)
 {
 	char *const copy = strdup(text);
 	const struct route_bytes index = {"i.idx.csv", copy, strlen(copy)};
@@ -200,7 +200,7 @@ static void test_bin(void **state)
 {
 	const struct route_ask ask = {0};
 	struct route route;
-	struct route_fault fault;
+	struct fault fault;
 
 	(void)state;
 	assert_true(read_bin(index_text, 24, &ask, &route, &fault));
@@ -219,7 +219,7 @@ static void test_steps(void **state)
 	const struct route_ask ask = {.step_tokens = 2};
 	static const int32_t turns[] = {0, 1, 2, 2};
 	struct route route;
-	struct route_fault fault;
+	struct fault fault;
 
 	(void)state;
 	assert_true(read_bin(index_text, 24, &ask, &route, &fault));
@@ -244,7 +244,7 @@ static void test_bin_refuses(void **state)
 {
 	struct route_ask ask = {0};
 	struct route route;
-	struct route_fault fault;
+	struct fault fault;
 
 	(void)state;
 	assert_false(read_bin(index_text, 23, &ask, &route, &fault));
@@ -270,7 +270,7 @@ static void test_bin_refuses(void **state)
 
 /* A safetensors file out of a header and its bytes. */
 static bool read_tensors(const char *header, const void *data, size_t n_data,
-                         struct route *route, struct route_fault *fault)
+                         struct route *route, struct fault *fault)
 {
 	const uint64_t n = strlen(header);
 	char bytes[2048];
@@ -290,7 +290,7 @@ static void test_tensors(void **state)
 	static const int16_t data[] = {0, 1, 2, -1, 3, 3, 5, 6,
 	                               7, 7, 7, 7,  0, 0, 1, 0};
 	struct route route;
-	struct route_fault fault;
+	struct fault fault;
 
 	(void)state;
 	assert_true(read_tensors(
@@ -315,7 +315,7 @@ static void test_tensors_of_loads(void **state)
 {
 	static const int32_t data[] = {1, 2, 3, 4, 5, 6, 7, 8};
 	struct route route;
-	struct route_fault fault;
+	struct fault fault;
 
 	(void)state;
 	assert_true(read_tensors("{\"loads\": {\"dtype\": \"I32\", \"shape\": "
@@ -331,7 +331,7 @@ static void refuse_tensors(const char *header, const char *message)
 {
 	static const uint8_t data[8] = {0, 1, 2, 3, 4, 0, 1, 1};
 	struct route route;
-	struct route_fault fault;
+	struct fault fault;
 
 	assert_false(read_tensors(header, data, sizeof(data), &route, &fault));
 	assert_string_equal(fault.text, message);
@@ -386,7 +386,7 @@ static void test_open_refuses(void **state)
 {
 	const struct route_ask ask = {0};
 	struct route route;
-	struct route_fault fault;
+	struct fault fault;
 
 	(void)state;
 	assert_false(route_open("/nowhere/x.csv", &ask, &route, &fault));
@@ -409,7 +409,7 @@ static void test_open_waits_for_nothing(void **state)
 	char folder[] = "/tmp/test-cli-XXXXXX";
 	char path[64];
 	struct route route;
-	struct route_fault fault;
+	struct fault fault;
 
 	(void)state;
 	assert_non_null(mkdtemp(folder));
@@ -430,7 +430,7 @@ static void test_too_large(void **state)
 {
 	const struct route_ask ask = {.max_cells = 3};
 	struct route route = {0};
-	struct route_fault fault;
+	struct fault fault;
 	char text[] = "1,2\n3,4\n";
 	const struct route_bytes in = {"in", text, sizeof(text) - 1};
 
@@ -453,7 +453,7 @@ static void test_given_traces(void **state)
 {
 	const struct route_ask ask = {0};
 	struct route route;
-	struct route_fault fault;
+	struct fault fault;
 
 	(void)state;
 	need_data();

@@ -37,10 +37,10 @@ static void check_route(const struct route *route)
 }
 
 /* A reader's answer: a whole trace, or a reason. */
-static void check(bool good, struct route *route,
-                  const struct route_fault *fault, bool mix)
+static void check(bool good, struct route *route, const struct fault *fault,
+                  bool mix)
 {
-	struct route_fault other;
+	struct fault other;
 
 	FUZZ_CHECK(good != (fault->text[0] != 0));
 	FUZZ_CHECK(memchr(fault->text, 0, sizeof(fault->text)));
@@ -53,7 +53,7 @@ static void check(bool good, struct route *route,
 }
 
 static void read_bin(const struct route_bytes *in, const struct route_ask *ask,
-                     struct route *route, struct route_fault *fault)
+                     struct route *route, struct fault *fault)
 {
 	char *const end = memchr(in->bytes, 0, in->n);
 	const size_t n = end ? (size_t)(end - in->bytes) : in->n;
@@ -67,7 +67,7 @@ static void read_bin(const struct route_bytes *in, const struct route_ask *ask,
 
 static void read_tensors(const struct route_bytes *in,
                          const struct route_ask *ask, struct route *route,
-                         struct route_fault *fault)
+                         struct fault *fault)
 {
 	const char *const end = memchr(in->bytes, 0, in->n);
 	const uint64_t n = end ? (uint64_t)(end - in->bytes) : in->n;
@@ -85,7 +85,7 @@ static void read_tensors(const struct route_bytes *in,
 	free(file.bytes);
 }
 
-static void read_map(const struct route_bytes *in, struct route_fault *fault)
+static void read_map(const struct route_bytes *in, struct fault *fault)
 {
 	const struct route_bytes named = {"m-8-1-1-2-all.jsonl", in->bytes,
 	                                  in->n};
@@ -99,7 +99,7 @@ static void read_map(const struct route_bytes *in, struct route_fault *fault)
 }
 
 static void read_as(uint8_t which, const struct route_bytes *in,
-                    const struct route_ask *ask, struct route_fault *fault)
+                    const struct route_ask *ask, struct fault *fault)
 {
 	struct route route = {0};
 
@@ -134,7 +134,7 @@ static void read_as(uint8_t which, const struct route_bytes *in,
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_data)
 {
-	struct route_fault fault = {{0}};
+	struct fault fault = {{0}};
 
 	if (n_data < 1 || n_data > 8192)
 		return 0;
