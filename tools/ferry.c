@@ -23,6 +23,7 @@ static const struct command commands[] = {
 	{"bench", cmd_bench, "latency and bandwidth against floor and MPI"},
 	{"plan", cmd_plan, "which experts to move for loads, and why"},
 	{"replay", cmd_replay, "a routing trace under placement policies"},
+	{"prefill", cmd_prefill, "a MoE language model on ranks, balanced"},
 };
 
 enum { N_COMMANDS = sizeof(commands) / sizeof(*commands) };
