@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ferry prefill: a language model on ranks that hold its experts, balanced. What
- * the command asks of the ranks (prefill_rank.c and around it), and what it does
- * with their result.
+ * ferry prefill: a language model on ranks that hold its experts, balanced.
+ * What the command asks of the ranks (prefill_rank.c and around it), and what
+ * it does with their result.
+ */
 #ifndef FERRY_PREFILL_H
 #define FERRY_PREFILL_H
 
