@@ -9,6 +9,7 @@
 
 #include <ferry/plan.h>
 
+#include "file_map.h"
 #include "route_parts.h"
 
 /* Larger files are refused: 16 GiB. */
@@ -34,12 +35,7 @@ static bool is_file(const char *path, struct fault *fault)
 
 	if (stat(path, &is))
 		return fault_set(fault, "%s: %s", path, strerror(errno));
-	if (S_ISREG(is.st_mode))
-		return true;
-	return fault_set(fault, "%s: is a %s, allowed are plain files", path,
-	                 S_ISDIR(is.st_mode)    ? "directory"
-	                 : S_ISFIFO(is.st_mode) ? "pipe"
-	                                        : "device");
+	return file_is_plain(path, is.st_mode, fault);
 }
 
 static bool read_stream(FILE *f, const char *path, struct route_bytes *bytes,

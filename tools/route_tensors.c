@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Traces in safetensors: 8 bytes with the length of a JSON header, the header,
- * then the bytes of the tensors. A trace has
+ * Traces in safetensors. A trace has
  *
  *   topk_ids [tokens, layers, k]       expert ids, -1: none
  *   predicted_ids, same shape          what was foreseen (may be absent)
@@ -17,27 +16,24 @@
  */
 #include <inttypes.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cjson/cJSON.h>
 #include <ferry/plan.h>
 
 #include "route_parts.h"
+#include "tensor_file.h"
 
-enum { LENGTH_BYTES = 8, MAX_HEADER_BYTES = 1 << 24, MAX_DIMS = 3 };
+enum { MAX_DIMS = 3 };
 
 struct file {
 	const struct route_bytes *in;
-	cJSON *header;
-	const char *data; /* behind the header */
-	size_t n_data;
+	struct tensor_file tensors;
 	struct fault *fault;
 };
 
-struct tensor {
+struct array {
 	const void *bytes; /* NULL: not there */
 	enum route_type type;
 	int32_t n_dims;
@@ -47,35 +43,6 @@ struct tensor {
 static const char *const type_names[ROUTE_N_TYPES] = {
 	"U8", "I8", "U16", "I16", "U32", "I32", "I64"};
 
-static bool open_header(struct file *f)
-{
-	const struct route_bytes *const in = f->in;
-	uint64_t n;
-
-	if (in->n < LENGTH_BYTES)
-		return fault_set(f->fault, "%s: %zu bytes, a header has 8",
-		                 in->name, in->n);
-	memcpy(&n, in->bytes, sizeof(n));
-	if (n > MAX_HEADER_BYTES || n > in->n - LENGTH_BYTES)
-		return fault_set(f->fault,
-		                 "%s: byte 0: the header has %" PRIu64
-		                 " bytes, allowed are 0..%zu",
-		                 in->name, n,
-		                 in->n - LENGTH_BYTES < MAX_HEADER_BYTES
-		                         ? in->n - LENGTH_BYTES
-		                         : (size_t)MAX_HEADER_BYTES);
-	const char *const text = in->bytes + LENGTH_BYTES;
-	const char *end = text;
-
-	f->data = text + n;
-	f->n_data = in->n - LENGTH_BYTES - (size_t)n;
-	f->header = cJSON_ParseWithLengthOpts(text, (size_t)n, &end, false);
-	if (cJSON_IsObject(f->header))
-		return true;
-	return fault_set(f->fault, "%s: byte %td: no JSON object", in->name,
-	                 end - in->bytes);
-}
-
 static bool tensor_fail(const struct file *f, const char *name,
                         const char *what)
 {
@@ -83,98 +50,50 @@ static bool tensor_fail(const struct file *f, const char *name,
 	                 what);
 }
 
-static bool read_type(const struct file *f, const char *name, const cJSON *item,
+static bool read_type(const struct file *f, const struct tensor *t,
                       enum route_type *type)
 {
-	const char *const text = cJSON_GetStringValue(item);
-
-	for (int i = 0; text && i < ROUTE_N_TYPES; i++)
-		if (!strcmp(text, type_names[i])) {
+	for (int i = 0; i < ROUTE_N_TYPES; i++)
+		if (!strcmp(t->dtype, type_names[i])) {
 			*type = (enum route_type)i;
 			return true;
 		}
-	return tensor_fail(f, name,
+	return tensor_fail(f, t->name,
 	                   "dtype is not one of U8, I8, U16, I16, U32, I32, "
 	                   "I64");
 }
 
-/* A whole number that fits into 2^52. */
-static bool whole(const cJSON *item, int64_t *value)
+static bool read_shape(const struct file *f, const struct tensor *t,
+                       struct array *array)
 {
-	if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) ||
-	    item->valuedouble > 0x1p52 ||
-	    item->valuedouble != floor(item->valuedouble))
-		return false;
-	*value = (int64_t)item->valuedouble;
-	return true;
-}
-
-static bool read_shape(const struct file *f, const char *name,
-                       const cJSON *shape, struct tensor *t)
-{
-	const cJSON *item;
-
-	if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) < 1 ||
-	    cJSON_GetArraySize(shape) > MAX_DIMS)
-		return tensor_fail(f, name, "shape is to have 1..3 numbers");
-	cJSON_ArrayForEach(item, shape)
-	{
-		int64_t *const dim = &t->dims[t->n_dims++];
-
-		if (!whole(item, dim) || *dim < 1 || *dim > INT32_MAX)
-			return tensor_fail(f, name,
+	if (t->n_dims < 1 || t->n_dims > MAX_DIMS)
+		return tensor_fail(f, t->name, "shape is to have 1..3 numbers");
+	array->n_dims = t->n_dims;
+	for (int32_t d = 0; d < t->n_dims; d++) {
+		if (t->dims[d] < 1 || t->dims[d] > INT32_MAX)
+			return tensor_fail(f, t->name,
 			                   "a number of shape is not 1.."
 			                   "2147483647");
+		array->dims[d] = t->dims[d];
 	}
-	return true;
-}
-
-static bool find_bytes(const struct file *f, const char *name,
-                       const cJSON *offsets, struct tensor *t)
-{
-	int64_t begin, end, n = (int64_t)route_type_bytes(t->type);
-
-	if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2 ||
-	    !whole(offsets->child, &begin) ||
-	    !whole(offsets->child->next, &end) || begin > end ||
-	    end > (int64_t)f->n_data)
-		return fault_set(f->fault,
-		                 "%s: tensor %s: data_offsets are to be two "
-		                 "numbers, rising, in 0..%zu",
-		                 f->in->name, name, f->n_data);
-	for (int32_t d = 0; d < t->n_dims; d++)
-		if (__builtin_mul_overflow(n, t->dims[d], &n))
-			return tensor_fail(f, name, "shape is too large");
-	if (n != end - begin)
-		return fault_set(f->fault,
-		                 "%s: tensor %s: data_offsets enclose %" PRId64
-		                 " bytes, the shape has %" PRId64,
-		                 f->in->name, name, end - begin, n);
-	t->bytes = f->data + begin;
 	return true;
 }
 
 /* A tensor; one that is absent has no bytes. */
 static bool find_tensor(const struct file *f, const char *name,
-                        struct tensor *t)
+                        struct array *array)
 {
-	const cJSON *const o =
-		cJSON_GetObjectItemCaseSensitive(f->header, name);
+	const struct tensor *const t = tensor_file_find(&f->tensors, name);
 
-	*t = (struct tensor){0};
-	if (!o)
+	*array = (struct array){0};
+	if (!t)
 		return true;
-	return read_type(f, name, cJSON_GetObjectItemCaseSensitive(o, "dtype"),
-	                 &t->type) &&
-	       read_shape(f, name, cJSON_GetObjectItemCaseSensitive(o, "shape"),
-	                  t) &&
-	       find_bytes(f, name,
-	                  cJSON_GetObjectItemCaseSensitive(o, "data_offsets"),
-	                  t);
+	array->bytes = t->bytes;
+	return read_type(f, t, &array->type) && read_shape(f, t, array);
 }
 
 static bool same_shape(const struct file *f, const char *name,
-                       const struct tensor *a, const struct tensor *b)
+                       const struct array *a, const struct array *b)
 {
 	if (!b->bytes || (a->n_dims == b->n_dims &&
 	                  !memcmp(a->dims, b->dims, sizeof(a->dims))))
@@ -185,31 +104,25 @@ static bool same_shape(const struct file *f, const char *name,
 /* n_experts of the metadata; 0: none. */
 static bool read_experts(const struct file *f, int32_t *n_experts)
 {
-	const cJSON *const metadata =
-		cJSON_GetObjectItemCaseSensitive(f->header, "__metadata__");
-	const cJSON *const item =
-		cJSON_GetObjectItemCaseSensitive(metadata, "n_experts");
-	const char *const text = cJSON_GetStringValue(item);
+	const char *const text = tensor_file_metadata(&f->tensors, "n_experts");
 	char *end;
 
-	if (!item)
+	if (!text)
 		return true;
-	const long n = text && text[0] >= '0' && text[0] <= '9'
-	                       ? strtol(text, &end, 10)
-	                       : 0;
+	const long n =
+		text[0] >= '0' && text[0] <= '9' ? strtol(text, &end, 10) : 0;
 
 	if (n < 1 || n > ROUTE_MAX_EXPERTS || *end)
 		return fault_set(f->fault,
 		                 "%s: n_experts of __metadata__ is '%.40s', "
 		                 "allowed is a text of a number 1..%d",
-		                 f->in->name, text ? text : "",
-		                 ROUTE_MAX_EXPERTS);
+		                 f->in->name, text, ROUTE_MAX_EXPERTS);
 	*n_experts = (int32_t)n;
 	return true;
 }
 
 /* Tasks from step_starts; one of all tokens where there are none. */
-static bool make_tasks(const struct file *f, const struct tensor *starts,
+static bool make_tasks(const struct file *f, const struct array *starts,
                        struct route_ids *ids, struct route_task *tasks)
 {
 	const int32_t n = ids->n_tasks;
@@ -238,7 +151,7 @@ static bool make_tasks(const struct file *f, const struct tensor *starts,
 	return true;
 }
 
-static bool check_ids_shape(const struct file *f, const struct tensor *t)
+static bool check_ids_shape(const struct file *f, const struct array *t)
 {
 	if (t->n_dims == 3 && t->dims[1] <= ROUTE_MAX_LAYERS &&
 	    t->dims[2] <= ROUTE_MAX_TOPK)
@@ -249,10 +162,10 @@ static bool check_ids_shape(const struct file *f, const struct tensor *t)
 	                 f->in->name, ROUTE_MAX_LAYERS, ROUTE_MAX_TOPK);
 }
 
-static bool read_ids(const struct file *f, const struct tensor *t,
+static bool read_ids(const struct file *f, const struct array *t,
                      const struct route_ask *ask, struct route *route)
 {
-	struct tensor predicted, starts;
+	struct array predicted, starts;
 	struct route_task *tasks;
 	struct route_ids ids = {.name = f->in->name,
 	                        .ids = t->bytes,
@@ -284,7 +197,7 @@ static bool read_ids(const struct file *f, const struct tensor *t,
 }
 
 static bool copy_loads(const struct file *f, const char *name,
-                       const struct tensor *t, int64_t n, int64_t *to)
+                       const struct array *t, int64_t n, int64_t *to)
 {
 	for (int64_t i = 0; i < n; i++) {
 		to[i] = route_element(t->bytes, t->type, i);
@@ -308,10 +221,10 @@ static void name_steps(struct route *route)
 	}
 }
 
-static bool read_loads(const struct file *f, const struct tensor *t,
+static bool read_loads(const struct file *f, const struct array *t,
                        const struct route_ask *ask, struct route *route)
 {
-	struct tensor predicted;
+	struct array predicted;
 	const int64_t *const dims = t->dims + t->n_dims - 2;
 
 	if (t->n_dims < 2 || dims[0] > ROUTE_MAX_LAYERS ||
@@ -343,7 +256,7 @@ static bool read_loads(const struct file *f, const struct tensor *t,
 static bool read_trace(const struct file *f, const struct route_ask *ask,
                        struct route *route)
 {
-	struct tensor ids, loads;
+	struct array ids, loads;
 
 	if (!find_tensor(f, "topk_ids", &ids) ||
 	    !find_tensor(f, "loads", &loads))
@@ -362,8 +275,10 @@ bool route_read_tensors(const struct route_bytes *in,
                         struct fault *fault)
 {
 	struct file f = {.in = in, .fault = fault};
-	const bool good = open_header(&f) && read_trace(&f, ask, route);
+	const bool good = tensor_file_open(in->name, in->bytes, in->n,
+	                                   &f.tensors, fault) &&
+	                  read_trace(&f, ask, route);
 
-	cJSON_Delete(f.header);
+	tensor_file_close(&f.tensors);
 	return good;
 }

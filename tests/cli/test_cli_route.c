@@ -352,8 +352,8 @@ static void test_tensors_refuses(void **state)
 	               "I16, U32, I32, I64");
 	refuse_tensors(
 		"{" TENSOR("topk_ids", "U8", "[2, 2, 2]", "[0, 9]") "}",
-		"t: tensor topk_ids: data_offsets are to be two numbers, "
-		"rising, in 0..8");
+		"t: tensor topk_ids: data_offsets is [0,9], allowed are two "
+		"numbers, rising, in 0..8");
 	refuse_tensors("{" TENSOR("topk_ids", "U8", "[2, 2, 1]", "[0, 8]") "}",
 	               "t: tensor topk_ids: data_offsets enclose 8 bytes, the "
 	               "shape has 4");
