@@ -2,7 +2,9 @@
 /*
  * A language model of the Qwen3-MoE architecture, as Hugging Face checkpoints
  * have it: config.json and model*.safetensors, mapped, not read. Weights stay
- * in the type and at the place where the file has them.
+ * in the type and at the place where the file has them. So the files must not
+ * change while a model is open: weights that are cut off from a file end the
+ * process (SIGBUS) when they are read.
  */
 #ifndef FERRY_LM_MODEL_H
 #define FERRY_LM_MODEL_H
