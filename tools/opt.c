@@ -153,6 +153,16 @@ static int set_choice(const struct opt_command *command, const struct opt *opt,
 	                    text, allowed);
 }
 
+static int add_text(const struct opt_command *command, const struct opt *opt,
+                    const char *text, struct opt_texts *field)
+{
+	if (field->n == OPT_LIST_MAX)
+		return opt_complain(command, "--%s has more than %d values",
+		                    opt->name, OPT_LIST_MAX);
+	field->values[field->n++] = text;
+	return OPT_GO_ON;
+}
+
 static int set(const struct opt_command *command, const struct opt *opt,
                const char *text, void *values)
 {
@@ -172,6 +182,8 @@ static int set(const struct opt_command *command, const struct opt *opt,
 		return set_choice(command, opt, text, field);
 	case OPT_LIST:
 		return set_list(command, opt, text, field);
+	case OPT_TEXTS:
+		return add_text(command, opt, text, field);
 	}
 	return OPT_GO_ON;
 }
@@ -229,6 +241,17 @@ static int take_value(const struct opt_command *command, const struct opt *opt,
 	return OPT_GO_ON;
 }
 
+/* Values behind the first one, up to the next option; *i moves to the last. */
+static int take_more(const struct opt_command *command, const struct opt *opt,
+                     char **argv, int *i, void *values)
+{
+	int status = OPT_GO_ON;
+
+	while (status == OPT_GO_ON && argv[*i + 1] && argv[*i + 1][0] != '-')
+		status = set(command, opt, argv[++*i], values);
+	return status;
+}
+
 /* argv[*i] is an option; *i moves to its last word. */
 static int parse_one(const struct opt_command *command, char **argv, int *i,
                      void *values)
@@ -253,9 +276,13 @@ static int parse_one(const struct opt_command *command, char **argv, int *i,
 	if (!opt)
 		return opt_complain(
 			command, "unknown option -%c; --help lists all", *name);
-	const int status = take_value(command, opt, inlined, argv, i, &value);
+	int status = take_value(command, opt, inlined, argv, i, &value);
 
-	return status != OPT_GO_ON ? status : set(command, opt, value, values);
+	if (status == OPT_GO_ON)
+		status = set(command, opt, value, values);
+	if (status == OPT_GO_ON && opt->type == OPT_TEXTS)
+		status = take_more(command, opt, argv, i, values);
+	return status;
 }
 
 int opt_parse(const struct opt_command *command, int argc, char **argv,

@@ -26,6 +26,7 @@ enum opt_type {
 	OPT_CHOICE, /* int, index into choices */
 	OPT_LIST,   /* struct opt_list */
 	OPT_FILE,   /* const char *; the value may be left out: "-" */
+	OPT_TEXTS,  /* struct opt_texts; all words up to the next option */
 };
 
 enum { OPT_LIST_MAX = 64 };
@@ -34,6 +35,12 @@ enum { OPT_LIST_MAX = 64 };
 struct opt_list {
 	int n;
 	int64_t values[OPT_LIST_MAX];
+};
+
+/* Words of all occurrences of an option. */
+struct opt_texts {
+	int n;
+	const char *values[OPT_LIST_MAX];
 };
 
 struct opt {

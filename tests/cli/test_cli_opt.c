@@ -14,6 +14,7 @@ struct values {
 	int choice;
 	struct opt_list list;
 	const char *file;
+	struct opt_texts words;
 };
 
 #define AT(field) offsetof(struct values, field)
@@ -27,6 +28,8 @@ static const struct opt options[] = {
          "a choice"},
 	{"list", 'l', OPT_LIST, AT(list), "LIST", "5", 0, 1 << 20, NULL, "l"},
 	{"out", 'o', OPT_FILE, AT(file), "FILE", NULL, 0, 0, NULL, "a file"},
+	{"word", 'w', OPT_TEXTS, AT(words), "WORD...", NULL, 0, 0, NULL,
+         "words"},
 	{0},
 };
 static const struct opt_command command = {
@@ -51,7 +54,7 @@ static char said[4096];
 static int parse(const struct opt_command *c, const char *line)
 {
 	static char copy[512];
-	char *argv[32] = {copy};
+	char *argv[80] = {copy};
 	int argc = 0;
 	FILE *const file = tmpfile();
 	const int old = dup(2);
@@ -159,6 +162,34 @@ static void test_a_file_may_be_left_out(void **state)
 	assert_string_equal(got.file, "-");
 }
 
+static void test_several_texts(void **state)
+{
+	(void)state;
+	assert_int_equal(parse(&command, "--word a b -n 2 -wc d -- e"),
+	                 OPT_GO_ON);
+	assert_int_equal(got.words.n, 4);
+	assert_string_equal(got.words.values[0], "a");
+	assert_string_equal(got.words.values[1], "b");
+	assert_string_equal(got.words.values[2], "c");
+	assert_string_equal(got.words.values[3], "d");
+	assert_int_equal(got.number, 2);
+	assert_int_equal(first, 9);
+	assert_int_equal(parse(&command, ""), OPT_GO_ON);
+	assert_int_equal(got.words.n, 0);
+	assert_complaint("--word",
+	                 "ferry test: --word needs a value: WORD...\n");
+}
+
+static void test_too_many_texts(void **state)
+{
+	char line[16 + 2 * (OPT_LIST_MAX + 1)] = "--word";
+
+	(void)state;
+	for (int i = 0; i <= OPT_LIST_MAX; i++)
+		strcat(line, " a");
+	assert_complaint(line, "ferry test: --word has more than 64 values\n");
+}
+
 static void test_operands(void **state)
 {
 	(void)state;
@@ -224,6 +255,8 @@ int main(void)
 		cmocka_unit_test(test_lists_and_ranges),
 		cmocka_unit_test(test_bad_lists),
 		cmocka_unit_test(test_a_file_may_be_left_out),
+		cmocka_unit_test(test_several_texts),
+		cmocka_unit_test(test_too_many_texts),
 		cmocka_unit_test(test_operands),
 		cmocka_unit_test(test_complaints_name_what_is_allowed),
 		cmocka_unit_test(test_the_nearest_name),

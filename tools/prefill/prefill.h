@@ -74,8 +74,12 @@ struct prefill_report {
 	char **argv;
 };
 
-/* Tables on stdout: per layer and totals of each run, and a last line. */
-void prefill_print(const struct prefill_report *report);
+/* On stdout: what runs, before the first run; a table of a run's layers; and
+ * totals of all runs, texts, and a last line. */
+void prefill_print_header(const struct prefill_report *report);
+void prefill_print_run(const struct prefill_report *report,
+                       const struct prefill_run *run);
+void prefill_print_totals(const struct prefill_report *report);
 
 /* JSON to a file, "-" for stdout; false after a complaint. */
 bool prefill_write_json(const struct prefill_report *report, const char *path);

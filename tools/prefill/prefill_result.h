@@ -89,6 +89,7 @@ struct prefill_shape {
 	bool all_logits;          /* of all tokens, not of the last one only */
 	const char *model;        /* directory */
 	const char *const *texts; /* [n_texts] names */
+	const char *order;        /* of steps: "by-text" and so on */
 	struct prefill_step *steps;
 };
 
@@ -109,26 +110,46 @@ struct prefill_run {
 	int64_t n_differ; /* sequences that are not */
 };
 
-/* Totals of a run, warm-up left out. */
+/* Totals of a run, or of a text or layer in it, warm-up left out. */
 struct prefill_totals {
-	double ratio_before, ratio_after; /* means over steps and layers */
+	int64_t n_steps, n_cells;         /* cells: (step, layer) */
+	double ratio_before, ratio_after; /* means over cells */
 	double ratio_before_worst, ratio_after_worst;
+	double ratio_stay;
+	/* Means over the cells that were predicted; 0 where none was. */
+	int64_t n_predicted;
+	double ratio_predicted_before, ratio_predicted_after;
 	double topk_hit, hidden_cosine, logit_cosine;
-	int64_t n_moved;    /* (step, layer) whose experts moved */
+	int64_t n_moved;    /* cells whose experts moved */
 	int64_t n_improved; /* of them: ratio < ratio_stay */
-	double moves_mean;  /* swaps + copies of a layer in a step */
+	double moves_mean;  /* swaps + copies of a cell */
 	int64_t moved_bytes;
-	int64_t exposed_ns; /* sums over steps and layers */
-	int64_t total_ns;   /* of the steps, first rank's begin to last's end */
+	/* Mean over the predicted cells with a limit; -1: there was none. */
+	int64_t window_ns;
+	int64_t plan_ns, migrate_ns; /* sums over cells, as all below */
+	int64_t hidden_ns;           /* of migrate: not exposed */
+	int64_t exposed_ns, wait_ns;
+	int64_t total_ns; /* of the steps, first rank's begin to last's end */
 	int64_t stage_ns[PREFILL_N_STAGES]; /* longest rank of each, summed */
 	int64_t n_tokens;
 	double nll_mean; /* nats per token; 0 with last logits only */
 };
 
-/* Of steps whose text is `text`; -1: of all. */
+/* Of steps whose text is `text`; -1: of all. Tokens and nll of a text also
+ * count its sequences in steps of several texts. */
 void prefill_sum(const struct prefill_shape *shape,
                  const struct prefill_run *run, int32_t text,
                  struct prefill_totals *totals);
+
+/* Of one layer, all texts; times of the steps, tokens and nll are the run's. */
+void prefill_sum_layer(const struct prefill_shape *shape,
+                       const struct prefill_run *run, int32_t layer,
+                       struct prefill_totals *totals);
+
+/* Of one step, warm-up or not. */
+void prefill_sum_step(const struct prefill_shape *shape,
+                      const struct prefill_run *run, int32_t step,
+                      struct prefill_totals *totals);
 
 /* Cell of a step and layer, and of a rank in it. */
 static inline struct prefill_cell *
