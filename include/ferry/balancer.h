@@ -195,11 +195,12 @@ struct ferry_balancer_report {
 	uint64_t wait_ns;
 	uint64_t bytes_in; /* of this rank */
 	uint64_t bytes_out;
+	uint64_t meet_ns; /* as in ferry_experts_report */
 };
 #define FERRY_BALANCER_REPORT_INIT                                             \
 	{                                                                      \
 		sizeof(struct ferry_balancer_report), false, false, false,     \
-			false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0              \
+			false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0           \
 	}
 
 /**

@@ -359,6 +359,7 @@ static enum ferry_status commit_plan(struct ferry_balancer *b, int32_t layer)
 	l->report.held_back = took.held_back;
 	l->report.exposed_ns = took.exposed_ns;
 	l->report.wait_ns = took.wait_ns;
+	l->report.meet_ns = took.meet_ns;
 	l->report.bytes_in = took.bytes_in;
 	l->report.bytes_out = took.bytes_out;
 	pthread_mutex_lock(&b->lock);

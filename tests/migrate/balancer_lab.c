@@ -142,6 +142,8 @@ const struct ferry_placement *bal_commit(struct bal *bal, int32_t layer)
 	bal->report = (struct ferry_balancer_report)FERRY_BALANCER_REPORT_INIT;
 	RANKS_OK(ferry_balancer_commit(bal->balancer, layer, &placement,
 	                               &bal->report));
+	RANKS_CHECK(bal->report.exposed_ns >=
+	            bal->report.wait_ns + bal->report.meet_ns);
 	RANKS_CHECK(placement ==
 	            ferry_experts_placement(bal->lab.experts, layer));
 	lab_check(&bal->lab, layer, placement);
