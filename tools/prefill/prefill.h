@@ -12,8 +12,10 @@
 
 /* Where experts are when a run begins. */
 enum prefill_start {
-	PREFILL_START_EVEN, /* expert e on rank e * n_ranks / n_experts */
-	PREFILL_START_HOT,  /* the fullest of the first step on rank 0, ... */
+	/* Rank 0 has the first ones, and so on; the first n_experts mod n_ranks
+	 * ranks have one more. */
+	PREFILL_START_EVEN,
+	PREFILL_START_HOT, /* the fullest of the first step on rank 0, ... */
 };
 
 /* What is the same on all ranks and in all runs. */
@@ -22,7 +24,7 @@ struct prefill_job {
 	const struct lm_model *model;
 	struct prefill_shape *shape;
 	const int32_t *tokens;         /* [shape->n_tokens], step by step */
-	const int64_t *first_token;    /* [n_sequences] in tokens */
+	const int64_t *first_token;    /* [n_sequences] in tokens, rising */
 	const int32_t *first_sequence; /* [n_steps + 1] */
 	const char *fabric;            /* NULL: shm */
 	bool threads;                  /* ranks are threads, not processes */
@@ -35,6 +37,9 @@ struct prefill_job {
 	int32_t gamma_milli;
 	int32_t timeout_ms; /* 0: the world's default */
 	enum prefill_start start;
+	/* HOT: [n_layers][n_experts] loads of the first step, where a run has
+	 * them; NULL: found out by lm_forward. */
+	const int64_t *start_loads;
 	bool progress; /* one line on stderr, while it runs */
 };
 
@@ -45,8 +50,8 @@ struct prefill_job {
  */
 int prefill_run_ranks(const struct prefill_job *job, struct prefill_run *run);
 
-/* The same sequences by lm_forward, in this process: only sequences[] and loads
- * are filled. */
+/* The same sequences by lm_forward, in this process: only sequences[], loads
+ * and topk_ids are filled. Of a sequence both leave the text alone. */
 bool prefill_run_alone(const struct prefill_job *job, struct prefill_run *run,
                        struct fault *fault);
 
