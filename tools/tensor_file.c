@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cjson/cJSON.h>
+#include "json_read.h"
 
 enum { LENGTH_BYTES = 8 };
 
@@ -70,21 +70,11 @@ static bool parse(struct header *h)
 		                 behind < TENSOR_MAX_HEADER_BYTES
 		                         ? behind
 		                         : (size_t)TENSOR_MAX_HEADER_BYTES);
-	const char *const text = f->bytes + LENGTH_BYTES;
-	const char *end = text;
-
 	f->data_at = LENGTH_BYTES + (size_t)n;
-	h->json = cJSON_ParseWithLengthOpts(text, (size_t)n, &end, false);
-	if (!cJSON_IsObject(h->json))
-		return fault_set(h->fault, "%s: byte %td: no JSON object",
-		                 f->name, end - f->bytes);
-	while (end < text + n && strchr(" \t\r\n", *end) && *end)
-		end++;
-	if (end < text + n)
-		return fault_set(h->fault,
-		                 "%s: byte %td: the JSON has ended before",
-		                 f->name, end - f->bytes);
-	return true;
+	h->json =
+		json_read_object(f->name, LENGTH_BYTES, f->bytes + LENGTH_BYTES,
+	                         (size_t)n, h->fault);
+	return h->json != NULL;
 }
 
 static bool tensor_fail(const struct header *h, const struct tensor *t,
@@ -273,8 +263,10 @@ static bool sort_tensors(const struct header *h)
 	qsort(f->tensors, (size_t)f->n_tensors, sizeof(*f->tensors), by_name);
 	for (int32_t i = 1; i < f->n_tensors; i++)
 		if (!by_name(&f->tensors[i - 1], &f->tensors[i]))
-			return tensor_fail(h, &f->tensors[i],
-			                   "is there twice, allowed is once");
+			return fault_set(h->fault,
+			                 "%s: tensor %.200s is there twice, "
+			                 "allowed is once",
+			                 f->name, f->tensors[i].name);
 	return true;
 }
 
@@ -352,7 +344,7 @@ static bool check_aligned(const struct tensor_file *f, const struct tensor *t,
 	if (!n || at % (size_t)n == 0)
 		return true;
 	return fault_set(fault,
-	                 "%s: tensor %.200s: begins at byte %zu, expected a "
+	                 "%s: tensor %.200s begins at byte %zu, expected a "
 	                 "multiple of %d for %s",
 	                 f->name, t->name, at, n, t->dtype);
 }

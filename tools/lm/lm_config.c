@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cjson/cJSON.h>
-
+#include "../json_read.h"
 #include "lm_model.h"
 
 enum {
@@ -70,21 +69,7 @@ static const struct fixed {
 static bool find(const struct reader *r, const cJSON *object, const char *key,
                  const cJSON **found)
 {
-	const cJSON *item;
-
-	*found = NULL;
-	cJSON_ArrayForEach(item, object)
-	{
-		if (strcmp(item->string, key) != 0)
-			continue;
-		if (*found)
-			return fault_set(r->fault,
-			                 "%s: %s is there twice, allowed is "
-			                 "once",
-			                 r->name, key);
-		*found = item;
-	}
-	return true;
+	return json_read_member(r->name, object, key, found, r->fault);
 }
 
 static bool refuse(const struct reader *r, const char *key, const cJSON *item,
@@ -231,8 +216,7 @@ static bool read_head_dim(const struct reader *r, struct lm_config *config)
 {
 	const int32_t n = config->hidden / config->n_heads;
 
-	if (!read_whole(r, "head_dim", MAX_HEAD_DIM, n ? n : 1,
-	                &config->head_dim))
+	if (!read_whole(r, "head_dim", MAX_HEAD_DIM, n, &config->head_dim))
 		return false;
 	if (config->head_dim % 2)
 		return fault_set(r->fault,
@@ -292,19 +276,14 @@ bool lm_config_parse(const char *name, const char *text, int64_t bytes,
                      struct lm_config *config, struct fault *fault)
 {
 	struct lm_config read = {0};
-	const char *end = text;
 
 	if (bytes < 0 || bytes > MAX_CONFIG_BYTES)
 		return fault_set(fault, "%s: %lld bytes, allowed are 0..%d",
 		                 name, (long long)bytes, MAX_CONFIG_BYTES);
 	cJSON *const json =
-		cJSON_ParseWithLengthOpts(text, (size_t)bytes, &end, false);
+		json_read_object(name, 0, text, (size_t)bytes, fault);
 	const struct reader r = {name, json, fault};
-	const bool good =
-		cJSON_IsObject(json)
-			? read_config(&r, &read)
-			: fault_set(fault, "%s: byte %td: no JSON object", name,
-	                            end - text);
+	const bool good = json && read_config(&r, &read);
 
 	cJSON_Delete(json);
 	if (good)

@@ -71,7 +71,7 @@ static bool list_tensors(struct lm_files *files, struct fault *fault)
 
 		for (int32_t t = 0; t < file->tensors.n_tensors; t++)
 			files->found[files->n_found++] = (struct lm_found){
-				&file->tensors.tensors[t], file};
+				&file->tensors.tensors[t], file, false};
 	}
 	qsort(files->found, n, sizeof(*files->found), by_name);
 	for (size_t i = 1; i < n; i++) {
@@ -197,15 +197,13 @@ void lm_files_close(struct lm_files *files)
 	free(files);
 }
 
-struct lm_found lm_files_find(const struct lm_files *files, const char *name)
+struct lm_found *lm_files_find(const struct lm_files *files, const char *name)
 {
 	const struct tensor wanted = {.name = name};
-	const struct lm_found key = {&wanted, NULL};
-	const struct lm_found *const found =
-		bsearch(&key, files->found, (size_t)files->n_found,
-	                sizeof(*files->found), by_name);
+	const struct lm_found key = {.tensor = &wanted};
 
-	return found ? *found : (struct lm_found){0};
+	return bsearch(&key, files->found, (size_t)files->n_found,
+	               sizeof(*files->found), by_name);
 }
 
 int64_t lm_files_bytes(const struct lm_files *files)

@@ -22,6 +22,7 @@ struct lm_file {
 struct lm_found {
 	const struct tensor *tensor;
 	const struct lm_file *file;
+	bool bound; /* it has its place in a model */
 };
 
 struct lm_files {
@@ -49,8 +50,8 @@ bool lm_files_of_memory(const char *name, const char *bytes, size_t n,
 
 void lm_files_close(struct lm_files *files);
 
-/* The tensor of this name; its tensor is NULL where there is none. */
-struct lm_found lm_files_find(const struct lm_files *files, const char *name);
+/* The tensor of this name; NULL where there is none. */
+struct lm_found *lm_files_find(const struct lm_files *files, const char *name);
 
 /* Bytes of all files. */
 int64_t lm_files_bytes(const struct lm_files *files);
@@ -73,7 +74,11 @@ void lm_index_close(struct lm_index *index);
 bool lm_index_check(const struct lm_index *index, const struct lm_files *files,
                     struct fault *fault);
 
-/* The model of a config in files, which become the model's on success. */
+/*
+ * The model of a config in files, which become the model's on success. Tensors
+ * called model.* that have no place in it are refused: biases, layers or
+ * experts that the config does not know would change the results.
+ */
 bool lm_model_bind(const struct lm_config *config, struct lm_files *files,
                    struct lm_model *model, struct fault *fault);
 

@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cjson/cJSON.h>
-
+#include "../json_read.h"
 #include "lm_files.h"
 
 enum { MAX_INDEX_BYTES = 100 * 1000 * 1000, MAX_SHARDS = 10000 };
@@ -68,20 +67,19 @@ static bool list_shards(struct lm_index *index, struct fault *fault)
 static bool read_index(struct lm_index *index, const char *text, int64_t bytes,
                        struct fault *fault)
 {
-	const char *end = text;
+	const cJSON *map;
 
 	if (bytes < 0 || bytes > MAX_INDEX_BYTES)
 		return fault_set(fault, "%s: %lld bytes, allowed are 0..%d",
 		                 index->name, (long long)bytes,
 		                 MAX_INDEX_BYTES);
 	index->json =
-		cJSON_ParseWithLengthOpts(text, (size_t)bytes, &end, false);
-	if (!cJSON_IsObject(index->json))
-		return fault_set(fault, "%s: byte %td: no JSON object",
-		                 index->name, end - text);
-	index->weight_map =
-		cJSON_GetObjectItemCaseSensitive(index->json, "weight_map");
-	if (!cJSON_IsObject(index->weight_map))
+		json_read_object(index->name, 0, text, (size_t)bytes, fault);
+	if (!index->json || !json_read_member(index->name, index->json,
+	                                      "weight_map", &map, fault))
+		return false;
+	index->weight_map = map;
+	if (!cJSON_IsObject(map))
 		return fault_set(fault, "%s: no object weight_map",
 		                 index->name);
 	return list_shards(index, fault);
@@ -111,10 +109,10 @@ bool lm_index_check(const struct lm_index *index, const struct lm_files *files,
 
 	cJSON_ArrayForEach(item, (const cJSON *)index->weight_map)
 	{
-		const struct lm_found found =
+		const struct lm_found *const found =
 			lm_files_find(files, item->string);
 		const char *const slash =
-			found.tensor ? strrchr(found.file->path, '/') : NULL;
+			found ? strrchr(found->file->path, '/') : NULL;
 
 		if (slash && !strcmp(slash + 1, item->valuestring))
 			continue;

@@ -140,18 +140,19 @@ static bool bind(const struct binder *b, const char *name, enum side rows,
 	const int64_t dims[2] = {length(b->config, rows),
 	                         length(b->config, cols)};
 	const int32_t vector = rows == VECTOR;
-	const struct lm_found found = lm_files_find(b->files, name);
+	struct lm_found *const found = lm_files_find(b->files, name);
 	char wanted[TENSOR_SHAPE_BYTES];
 
-	if (!found.tensor)
+	if (!found)
 		return fault_set(
-			b->fault, "%s: tensor %s: is missing, expected %s",
+			b->fault, "%s: tensor %s is missing, expected shape %s",
 			b->files->name, name,
 			tensor_shape_text(dims + vector, 2 - vector, wanted));
-	if (!check_shape(b, &found, dims + vector, 2 - vector) ||
-	    !read_type(b, &found, &matrix->type))
+	if (!check_shape(b, found, dims + vector, 2 - vector) ||
+	    !read_type(b, found, &matrix->type))
 		return false;
-	matrix->data = found.tensor->bytes;
+	found->bound = true;
+	matrix->data = found->tensor->bytes;
 	matrix->rows = (int32_t)dims[0];
 	matrix->cols = (int32_t)dims[1];
 	b->model->n_parameters += dims[0] * dims[1];
@@ -175,13 +176,14 @@ static bool bind_expert(const struct binder *b, int32_t layer, int32_t expert,
 			model->expert_type = matrices[t].type;
 		if (matrices[t].type == model->expert_type)
 			continue;
-		const struct lm_found found = lm_files_find(b->files, name);
+		const struct lm_found *const found =
+			lm_files_find(b->files, name);
 
 		return fault_set(b->fault,
 		                 "%s: tensor %s: dtype %s, expected %s as "
 		                 "expert 0 of layer 0 has",
-		                 found.file->tensors.name, name,
-		                 found.tensor->dtype,
+		                 found->file->tensors.name, name,
+		                 found->tensor->dtype,
 		                 type_names[model->expert_type]);
 	}
 	return true;
@@ -240,6 +242,30 @@ static bool bind_all(const struct binder *b)
 	return true;
 }
 
+/* Buffers that are computed, not learned. */
+static bool is_computed(const char *name)
+{
+	return strstr(name, ".rotary_emb.inv_freq") != NULL;
+}
+
+static bool check_rest(const struct binder *b)
+{
+	for (int64_t i = 0; i < b->files->n_found; i++) {
+		const struct lm_found *const f = &b->files->found[i];
+		const char *const name = f->tensor->name;
+
+		if (f->bound || strncmp(name, "model.", 6) != 0 ||
+		    is_computed(name))
+			continue;
+		return fault_set(b->fault,
+		                 "%s: tensor %.200s has no place in a model "
+		                 "of %d layers of %d experts",
+		                 f->file->tensors.name, name,
+		                 b->config->n_layers, b->config->n_experts);
+	}
+	return true;
+}
+
 bool lm_model_bind(const struct lm_config *config, struct lm_files *files,
                    struct lm_model *model, struct fault *fault)
 {
@@ -247,7 +273,7 @@ bool lm_model_bind(const struct lm_config *config, struct lm_files *files,
 	                         .file_bytes = lm_files_bytes(files)};
 	const struct binder b = {config, files, &bound, fault};
 
-	if (!bind_all(&b)) {
+	if (!bind_all(&b) || !check_rest(&b)) {
 		lm_model_close(&bound);
 		return false;
 	}
