@@ -26,6 +26,15 @@ void *tiny_alloc(size_t n)
 	return memory;
 }
 
+void *tiny_grow(void *memory, size_t n)
+{
+	void *const grown = realloc(memory, n ? n : 1);
+
+	if (!grown)
+		end("memory of a test");
+	return grown;
+}
+
 char *tiny_print(struct cJSON *json)
 {
 	char *const text = cJSON_PrintUnformatted(json);
@@ -55,6 +64,14 @@ void tiny_file_write(const char *directory, const char *name, const void *bytes,
 	FILE *const f = open_file(directory, name, "wb");
 
 	if (fwrite(bytes, 1, n, f) != n || fclose(f))
+		end(name);
+}
+
+void tiny_file_resize(const char *directory, const char *name, size_t n)
+{
+	FILE *const f = open_file(directory, name, "r+b");
+
+	if (ftruncate(fileno(f), (off_t)n) || fclose(f))
 		end(name);
 }
 

@@ -9,6 +9,7 @@ struct cJSON;
 
 /* Memory, or the end of the program. */
 void *tiny_alloc(size_t n);
+void *tiny_grow(void *memory, size_t n);
 
 /* The text of a JSON, which is freed; the caller frees the text. */
 char *tiny_print(struct cJSON *json);

@@ -199,30 +199,48 @@ static char *print_header(const struct tiny_shape *s, int32_t first,
 	return tiny_print(header);
 }
 
+/* Length and header, padded with spaces. */
+static char *frame_header(const char *header, size_t *n)
+{
+	const size_t n_text = strlen(header);
+	const uint64_t n_header = (n_text + 7) / 8 * 8;
+
+	*n = 8 + (size_t)n_header;
+	char *const bytes = tiny_alloc(*n);
+
+	memcpy(bytes, &n_header, 8);
+	memset(bytes + 8, ' ', (size_t)n_header);
+	memcpy(bytes + 8, header, n_text);
+	return bytes;
+}
+
 /* Returns the bytes of the tensors. */
 static int64_t write_tensors(const char *directory, const char *name,
                              const struct tiny_shape *s, int32_t first,
                              int32_t end)
 {
 	int64_t n_data;
+	size_t at;
 	char *const header = print_header(s, first, end, &n_data);
-	const size_t n_text = strlen(header);
-	const uint64_t n_header = (n_text + 7) / 8 * 8;
-	char *const bytes = tiny_alloc(8 + n_header + (size_t)n_data);
-	char *to = bytes + 8 + n_header;
+	char *bytes = frame_header(header, &at);
+	const size_t n = at + (size_t)n_data;
 
-	memcpy(bytes, &n_header, 8);
-	memset(bytes + 8, ' ', (size_t)n_header);
-	memcpy(bytes + 8, header, n_text);
+	free(header);
+	if (s->sparse) {
+		tiny_file_write(directory, name, bytes, at);
+		tiny_file_resize(directory, name, n);
+		free(bytes);
+		return n_data;
+	}
+	bytes = tiny_grow(bytes, n);
 	for (int32_t i = first; i < end; i++) {
 		const struct tiny_tensor t = tiny_model_tensor(s, i);
 
-		put_tensor(s, &t, to);
-		to += n_elements(&t) * (s->type == LM_F32 ? 4 : 2);
+		put_tensor(s, &t, bytes + at);
+		at += (size_t)n_elements(&t) * (s->type == LM_F32 ? 4 : 2);
 	}
-	tiny_file_write(directory, name, bytes, (size_t)(to - bytes));
+	tiny_file_write(directory, name, bytes, n);
 	free(bytes);
-	free(header);
 	return n_data;
 }
 

@@ -21,6 +21,7 @@ struct tiny_shape {
 	int32_t n_shards;  /* 1: model.safetensors; else with an index */
 	bool tied;
 	bool norm_topk;
+	bool sparse; /* all weights 0, and no room on the disk */
 };
 
 /* Enough for the tokenizer: 256 bytes, some merges, <|endoftext|>. */
@@ -63,6 +64,9 @@ float tiny_model_value(const struct tiny_shape *shape,
 /* Writes DIRECTORY/NAME, or over it. */
 void tiny_file_write(const char *directory, const char *name, const void *bytes,
                      size_t n);
+
+/* Cuts DIRECTORY/NAME to n bytes, or lets zeros follow, without room. */
+void tiny_file_resize(const char *directory, const char *name, size_t n);
 
 /* Reads DIRECTORY/NAME; the caller frees. A 0 is behind the bytes. */
 char *tiny_file_read(const char *directory, const char *name, size_t *n);
