@@ -32,7 +32,7 @@ static void describe(struct lab *lab, const struct lab_input *input)
 		.batch = input->batch,
 		.length = input->length,
 		.model = lab->directory,
-		.all_logits = true,
+		.all_logits = !input->last,
 	};
 	lab->job = (struct prefill_job){
 		.name = "test",
@@ -91,6 +91,7 @@ void lab_open(struct lab *lab, const struct tiny_shape *tiny,
 
 void lab_close(struct lab *lab)
 {
+	lab->shape.n_ranks = 1; /* as the truth was opened */
 	prefill_run_close(&lab->shape, &lab->truth);
 	lm_model_close(&lab->model);
 	tiny_model_remove(lab->directory);

@@ -13,6 +13,7 @@
 /* Sequences of steps; lengths are drawn from 1..length. */
 struct lab_input {
 	int32_t n_steps, batch, length;
+	bool last; /* logits of the last token only */
 };
 
 struct lab {

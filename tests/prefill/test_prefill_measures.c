@@ -14,7 +14,7 @@
 
 enum { RANKS = 3, EXPERTS = 10 };
 
-static const struct lab_input input = {4, 4, 30};
+static const struct lab_input input = {4, 4, 30, false};
 
 static void open_lab(struct lab *lab)
 {
