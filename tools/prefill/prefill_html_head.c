@@ -2,30 +2,29 @@
 /* The top of the report: what came out, and the questions below. */
 #include "prefill_html.h"
 
-static const char *plural(int64_t n)
-{
-	return n == 1 ? "" : "s";
-}
-
 static void headline(struct page *page)
 {
 	struct html *const h = &page->html;
 	const struct prefill_totals *const best = &page->totals[page->best];
 	const bool balanced =
 		page->report->runs[page->best].policy != FERRY_BALANCE_OFF;
+	const char *const tag =
+		best->ratio_after < best->ratio_before ? "strong" : "span";
 
 	html_put(h, "<h1>");
 	if (!page->report->bits_equal)
 		html_put(h, "Outputs differ");
+	else if (page->shape->n_ranks == 1)
+		html_put(h, "One rank, and so nothing to balance");
 	else if (!balanced)
 		html_put(h, "The busiest rank has %s times the average load",
 		         word_ratio(best->ratio_after).text);
 	else
 		html_put(h,
-		         "The busiest rank: from %s to <strong>%s</strong> "
-		         "times the average load",
-		         word_ratio(best->ratio_before).text,
-		         word_ratio(best->ratio_after).text);
+		         "The busiest rank: from %s to <%s>%s</%s> times the "
+		         "average load",
+		         word_ratio(best->ratio_before).text, tag,
+		         word_ratio(best->ratio_after).text, tag);
 	html_put(h, "</h1>\n");
 }
 
@@ -36,15 +35,24 @@ static void lead(struct page *page)
 
 	html_put(h,
 	         "<p class=\"lead\">A language model of the "
-	         "Mixture-of-Experts kind has read %s tokens of text on "
-	         "%d rank%s, processes that share its experts. In "
-	         "each layer, a token visits only the %d of %d experts that "
-	         "the model picks for it; so some ranks have more to do than "
-	         "others, and all wait for the busiest. Ferry predicts the "
-	         "load and moves experts while the ranks are busy with "
-	         "attention.</p>\n",
-	         word_count(shape->n_tokens).text, shape->n_ranks,
-	         plural(shape->n_ranks), shape->topk, shape->n_experts);
+	         "Mixture-of-Experts kind has read %s tokens of text on ",
+	         word_count(shape->n_tokens).text);
+	if (shape->n_ranks == 1)
+		html_put(h, "one rank, which holds all of its experts. ");
+	else
+		html_put(h, "%d ranks, workers that share its experts. ",
+		         shape->n_ranks);
+	html_put(h,
+	         "In each layer, a token visits only the %d of %d experts that "
+	         "the model picks for it",
+	         shape->topk, shape->n_experts);
+	if (shape->n_ranks == 1)
+		html_put(h, ".</p>\n");
+	else
+		html_put(h, "; so some ranks have more to do than others, and "
+		            "all wait for the busiest. Ferry predicts the load "
+		            "and moves experts while the ranks are busy with "
+		            "attention.</p>\n");
 }
 
 void page_head(struct page *page)

@@ -160,7 +160,7 @@ static void draw(struct page *page, int32_t run, bool before)
 static void legend(struct page *page)
 {
 	struct html *const h = &page->html;
-	struct plot p = {.h = h, .width = 320, .height = 46};
+	struct plot p = {.h = h, .width = 320, .height = 50};
 	const double width = 34;
 	char text[16];
 
@@ -168,15 +168,15 @@ static void legend(struct page *page)
 	          "Nine shades from under 0.25 to over 2 times the average.");
 	for (int i = 0; i < SHADES; i++)
 		html_put(h,
-		         "<g class=\"q%d\"><rect x=\"%g\" y=\"14\" "
+		         "<g class=\"q%d\"><rect x=\"%g\" y=\"18\" "
 		         "width=\"%g\" height=\"16\"/></g>",
 		         i, 6 + i * width, width - 1);
 	for (int i = 0; i < SHADES - 1; i++) {
 		snprintf(text, sizeof(text), "%g", ends[i]);
-		plot_text(h, "m", 6 + (i + 1) * width - 0.5, 43, text);
+		plot_text(h, "m", 6 + (i + 1) * width - 0.5, 47, text);
 	}
-	plot_text(h, "", 6, 9, "less than the average");
-	plot_text(h, "e", 6 + SHADES * width, 9, "more");
+	plot_text(h, "", 6, 12, "less than the average");
+	plot_text(h, "e", 6 + SHADES * width, 12, "more");
 	plot_close(&p);
 }
 

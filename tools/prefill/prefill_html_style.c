@@ -110,7 +110,8 @@ static const char *const part_rules[] = {
 	"repeat(auto-fit,minmax(108px,1fr))}",
 	".panels{display:grid;gap:26px 32px;margin:1em 0;"
 	"grid-template-columns:repeat(auto-fill,minmax(min(100%,300px),1fr))}",
-	".panels.large{grid-template-columns:minmax(0,1fr)}",
+	".panels.large{grid-template-columns:repeat(auto-fit,"
+	"minmax(min(100%,520px),1fr))}",
 	".panel{min-width:0;margin:0;max-width:460px}.large "
 	".panel{max-width:none}",
 	"figure{margin:0}figcaption{margin:0 0 6px}",
