@@ -38,7 +38,7 @@ static int close_it(void **state)
 	return 0;
 }
 
-/* The report as it is written now, checked for what all must be; to be freed. */
+/* The report as it is written, checked for what all must be; to be freed. */
 static char *page_of(const struct prefill_report *report)
 {
 	assert_true(prefill_write_html(report, path));

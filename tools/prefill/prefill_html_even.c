@@ -125,8 +125,7 @@ static void fill_values(const struct page *page, int32_t run, double *before,
 
 	for (int32_t l = 0; l < page->shape->n_layers; l++) {
 		page_sum_layer(page, run, l, &t);
-		if (before)
-			before[l] = t.ratio_before;
+		before[l] = t.ratio_before;
 		after[l] = t.ratio_after;
 	}
 }
@@ -135,9 +134,9 @@ void page_ratio_by_layer(struct page *page)
 {
 	static const char *const classes[] = {"p0", "p1", "p2",
 	                                      "p3", "p4", "p5"};
-	const int32_t n = page->shape->n_layers;
+	const size_t n = (size_t)page->shape->n_layers;
 	double *const values =
-		alloc_or_exit((size_t)(n * (page->n_runs + 1)), sizeof(double));
+		alloc_or_exit(n * ((size_t)page->n_runs + 1), sizeof(double));
 	struct plot_line lines[PREFILL_MAX_RUNS + 1] = {
 		{"before", "before", -1, values}};
 	struct plot_lines what = {
@@ -147,16 +146,16 @@ void page_ratio_by_layer(struct page *page)
 		.unit = "busiest rank / average rank",
 		.least = 1,
 		.most = page_ratio_end(page),
-		.n_layers = n,
+		.n_layers = page->shape->n_layers,
 		.n_lines = 1,
 		.lines = lines,
 	};
 
 	for (int32_t i = 0; i < page->n_runs; i++) {
 		const struct prefill_run *const run = &page->report->runs[i];
-		double *const after = values + (int64_t)n * (i + 1);
+		double *const after = values + n * ((size_t)i + 1);
 
-		fill_values(page, i, i ? NULL : values, after);
+		fill_values(page, i, values, after);
 		if (run->policy != FERRY_BALANCE_OFF)
 			lines[what.n_lines++] = (struct plot_line){
 				run->name, classes[run->policy],

@@ -52,7 +52,7 @@ static double least_of(const double *values, int32_t n)
 static void quality(struct page *page)
 {
 	const int32_t n = page->shape->n_layers;
-	double *const values = alloc_or_exit((size_t)(3 * n), sizeof(double));
+	double *const values = alloc_or_exit((size_t)n, 3 * sizeof(double));
 	const struct plot_line lines[] = {
 		{"scores' cosine", "c1", 2, values + n},
 		{"hidden cosine", "c2", 1, values + 2 * (int64_t)n},

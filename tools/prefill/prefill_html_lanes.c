@@ -166,8 +166,9 @@ static void draw_axis(const struct lanes *l, const struct plot *p)
 	const double unit = l->most_ns < 2e6 ? 1e3 : 1e6;
 	const double step = plot_step(l->most_ns / unit, 10);
 	char text[32];
+	double v;
 
-	for (double v = 0; v * unit <= l->most_ns; v += step) {
+	for (int i = 0; plot_tick(0, l->most_ns / unit, step, i, &v); i++) {
 		const double x = plot_x(p, p->x0 + v * unit);
 
 		html_put(p->h, "<path class=\"grid\" d=\"M%s %gv5\"/>",

@@ -64,20 +64,28 @@ void plot_text(struct html *h, const char *class, double x, double y,
 	html_put(h, "</text>");
 }
 
+bool plot_tick(double from, double to, double step, int i, double *value)
+{
+	*value = (ceil(from / step - 1e-9) + i) * step;
+	if (fabs(*value) < step / 2)
+		*value = 0; /* not -0 */
+	return *value <= to + step * 1e-6;
+}
+
 void plot_rows(struct plot *p, int n)
 {
 	const double step = plot_step(p->y1 - p->y0, n);
 	const int decimals = (int)fmax(0, ceil(-log10(step) - 1e-9));
 	char text[32];
+	double v;
 
-	for (double v = ceil(p->y0 / step - 1e-9) * step;
-	     v <= p->y1 + step * 1e-6; v += step) {
+	for (int i = 0; plot_tick(p->y0, p->y1, step, i, &v); i++) {
 		const double y = plot_y(p, v);
 
 		html_put(p->h, "<path class=\"grid\" d=\"M%s %sH%s\"/>",
 		         word_at(p->left).text, word_at(y).text,
 		         word_at(p->right).text);
-		snprintf(text, sizeof(text), "%.*f", decimals, v + 0.0);
+		snprintf(text, sizeof(text), "%.*f", decimals, v);
 		plot_text(p->h, "e", p->left - 6, y + 4, text);
 	}
 	html_put(p->h, "\n");

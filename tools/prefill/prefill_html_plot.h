@@ -25,6 +25,9 @@ double plot_y(const struct plot *p, double value);
 /* 1, 2 or 5 times a power of ten: about n of them make the range. */
 double plot_step(double range, int n);
 
+/* The i-th multiple of a step in a range; false behind its end. */
+bool plot_tick(double from, double to, double step, int i, double *value);
+
 /* Lines across at round values, with numbers on the left. */
 void plot_rows(struct plot *p, int n);
 /* Numbers 0..n-1 below, as many as there is room for. */

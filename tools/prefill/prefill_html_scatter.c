@@ -45,8 +45,9 @@ static void columns(struct plot *p)
 {
 	const double step = plot_step(p->x1, 4);
 	char text[32];
+	double v;
 
-	for (double v = 0; v <= p->x1; v += step) {
+	for (int i = 0; plot_tick(0, p->x1, step, i, &v); i++) {
 		snprintf(text, sizeof(text), "%g", v);
 		plot_text(p->h, "m", plot_x(p, v), p->bottom + 18, text);
 	}

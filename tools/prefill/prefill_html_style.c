@@ -158,8 +158,7 @@ static const char *const picture_rules[] = {
 	".hollow{fill:var(--bg);stroke:var(--c);stroke-width:1.6}",
 	".card .hollow{fill:var(--card)}.card .mark{stroke:var(--card)}",
 	".fill{fill:var(--c)}",
-	".dot{fill:var(--p4);fill-opacity:.75;stroke:var(--bg);"
-	"stroke-width:.5}",
+	".dot{fill:var(--p4);stroke:var(--bg);stroke-width:.5}",
 	".heat{max-width:460px}.large .heat{max-width:720px}",
 	".key-scale{max-width:340px;margin:10px 0}",
 	".wide{max-width:960px}.narrow{display:none!important}",
