@@ -149,20 +149,27 @@ static bool shape_bytes(const struct tensor *t, int64_t *n)
 	return true;
 }
 
+static bool read_range(const cJSON *offsets, size_t max, int64_t *begin,
+                       int64_t *end)
+{
+	return offsets && cJSON_IsArray(offsets) &&
+	       cJSON_GetArraySize(offsets) == 2 &&
+	       whole(offsets->child, begin) &&
+	       whole(offsets->child->next, end) && *begin <= *end &&
+	       (uint64_t)*end <= max;
+}
+
 static bool find_bytes(const struct header *h, struct tensor *t,
                        const cJSON *offsets)
 {
 	const struct tensor_file *const f = h->file;
+	const size_t n_data = f->n - f->data_at;
 	int64_t begin, end, n;
 	char allowed[80];
 
-	if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2 ||
-	    !whole(offsets->child, &begin) ||
-	    !whole(offsets->child->next, &end) || begin > end ||
-	    (uint64_t)end > f->n - f->data_at) {
+	if (!read_range(offsets, n_data, &begin, &end)) {
 		snprintf(allowed, sizeof(allowed),
-		         "are two numbers, rising, in 0..%zu",
-		         f->n - f->data_at);
+		         "are two numbers, rising, in 0..%zu", n_data);
 		return refuse(h, t, "data_offsets", offsets, allowed);
 	}
 	if (!shape_bytes(t, &n))
