@@ -38,24 +38,23 @@ static void refuse(const char *header, size_t n_data, const char *message)
 	"\"" name "\": {\"dtype\": \"" dtype "\", \"shape\": " shape           \
 	", \"data_offsets\": " offsets "}"
 
+static const char four[] =
+	"{\"b\": {\"dtype\": \"BF16\", \"shape\": [2, 3], "
+	"\"data_offsets\": [4, 16]}, "
+	"\"a\": {\"dtype\": \"F32\", \"shape\": [], "
+	"\"data_offsets\": [0, 4]}, "
+	"\"c\": {\"dtype\": \"F8_E4M3\", \"shape\": [1,1,1,1,1,1,1,3], "
+	"\"data_offsets\": [16, 19]}, "
+	"\"odd\": {\"dtype\": \"F4\", \"shape\": [3], "
+	"\"data_offsets\": [19, 21]}, "
+	"\"__metadata__\": {\"format\": \"pt\", \"x\": 1}}  \n";
+
 static void test_finds(void **state)
 {
 	struct tensor_file file;
 	struct fault fault;
 	size_t n;
-	char *const bytes = make_file(
-		"{" TENSOR("b", "BF16", "[2, 3]", "[4, 16]") ", " TENSOR(
-			"a", "F32", "[]",
-			"[0, 4]") ", " TENSOR("c", "F8_E4M3",
-	                                      "[1,1,1,1,1,1,1,3]",
-	                                      "[16, 19]") ", " TENSOR("odd",
-	                                                              "F4",
-	                                                              "[3]",
-	                                                              "[19, "
-	                                                              "21]") ","
-	                                                                     " "
-									     "\"__metadata__\": {\"format\": \"pt\", \"x\": 1}}  \n",
-		21, &n);
+	char *const bytes = make_file(four, 21, &n);
 
 	(void)state;
 	assert_true(tensor_file_open("t", bytes, n, &file, &fault));
