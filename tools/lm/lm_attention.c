@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "lm_lanes.h"
 #include "lm_work.h"
 
 /* Sequences first.. of a batch that are computed together. */
@@ -28,14 +27,15 @@ static void normed_rows(const struct group *g)
 	const float *h = g->h;
 	float *x = g->work->x;
 
-	lm_widen(&g->layer->attention_norm, 0, c->hidden, g->work->norm);
+	g->work->lanes->widen(&g->layer->attention_norm, 0, c->hidden,
+	                      g->work->norm);
 	for (int32_t s = 0; s < g->n_sequences; s++) {
 		const int32_t length = g->lengths[s];
 		const int32_t whole = lm_whole_tiles(length);
 
 		for (int32_t i = 0; i < length; i++, h += n, x += n)
-			lm_norm_row(h, g->work->norm, c->norm_eps, c->hidden,
-			            x);
+			g->work->lanes->norm_row(h, g->work->norm, c->norm_eps,
+			                         c->hidden, x);
 		memset(x, 0, (size_t)(whole - length) * n * sizeof(*x));
 		x += (size_t)(whole - length) * n;
 	}
@@ -60,14 +60,16 @@ static void turn_heads(const struct group *g, float *heads, int32_t n_heads,
 	const struct lm_config *const c = &g->model->config;
 	const size_t angles = (size_t)position * (size_t)(c->head_dim / 2);
 
-	lm_widen(norm, 0, c->head_dim, g->work->norm);
+	g->work->lanes->widen(norm, 0, c->head_dim, g->work->norm);
 	for (int32_t head = 0; head < n_heads; head++) {
 		float *const x = heads + (size_t)head * (size_t)c->head_dim *
 		                                 LM_TILE_ROWS;
 
-		lm_norm_lanes(x, g->work->norm, c->norm_eps, c->head_dim);
-		lm_rotate_lanes(x, g->work->cosines + angles,
-		                g->work->sines + angles, c->head_dim);
+		g->work->lanes->norm_lanes(x, g->work->norm, c->norm_eps,
+		                           c->head_dim);
+		g->work->lanes->rotate_lanes(x, g->work->cosines + angles,
+		                             g->work->sines + angles,
+		                             c->head_dim);
 	}
 }
 
@@ -92,9 +94,9 @@ static void attend(const struct group *g, float *q, int32_t kv_head,
 	float sums[LM_TILE_ROWS];
 
 	lm_tile_lanes(&keys, q, n, w->scores, n_keys);
-	lm_softmax_lanes(w->scores, 1 / sqrtf((float)n), n_keys, sums);
+	w->lanes->softmax_lanes(w->scores, 1 / sqrtf((float)n), n_keys, sums);
 	lm_tile_lanes(&values, w->scores, n_keys, q, n);
-	lm_divide_lanes(q, sums, n);
+	w->lanes->divide_lanes(q, sums, n);
 }
 
 /* One sequence, whose rows in q, k and v begin at `row`. */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/number.h"
-#include "lm_layer.h"
+#include "lm_work.h"
 
 /* Arrays for n tokens of a batch. */
 struct forward {
@@ -92,28 +92,20 @@ static float one_nan(float x)
 /* h = the weighted sum over the choices, then + h. */
 static void add_choices(const struct forward *f, float *h)
 {
-	const struct lm_config *const c = &f->model->config;
+	const size_t topk = (size_t)f->model->config.topk;
+	const int32_t hidden = f->model->config.hidden;
 
-	for (int32_t token = 0; token < f->n; token++)
-		for (int32_t i = 0; i < c->hidden; i++) {
-			float sum = 0;
+	for (size_t token = 0; token < (size_t)f->n; token++) {
+		float *const row = h + token * (size_t)hidden;
 
-			for (int32_t k = 0; k < c->topk; k++) {
-				const size_t choice =
-					(size_t)token * (size_t)c->topk +
-					(size_t)k;
-
-				sum = fmaf(f->weights[choice],
-				           f->y[choice * (size_t)c->hidden +
-				                (size_t)i],
-				           sum);
-			}
-			float *const out =
-				&h[(size_t)token * (size_t)c->hidden +
-			           (size_t)i];
-
-			*out = one_nan(sum + *out);
-		}
+		memset(f->rows, 0, (size_t)hidden * sizeof(*f->rows));
+		for (size_t i = token * topk; i < (token + 1) * topk; i++)
+			f->work->lanes->add_weighted(f->rows, f->weights[i],
+			                             f->y + i * (size_t)hidden,
+			                             hidden);
+		for (int32_t i = 0; i < hidden; i++)
+			row[i] = one_nan(f->rows[i] + row[i]);
+	}
 }
 
 static bool moe(struct forward *f, int32_t layer, float *h, struct fault *fault)

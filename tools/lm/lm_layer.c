@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "lm_lanes.h"
 #include "lm_work.h"
 
 int32_t lm_batch_tokens(const struct lm_batch *batch)
@@ -23,10 +22,12 @@ void lm_embed(const struct lm_model *model, const struct lm_batch *batch,
 {
 	const int32_t hidden = model->config.hidden;
 	const int32_t n = lm_batch_tokens(batch);
+	const struct lm_lanes *const lanes = lm_lanes_at(0);
 
 	for (int32_t i = 0; i < n; i++)
-		lm_widen(&model->embedding, (int64_t)batch->tokens[i] * hidden,
-		         hidden, h + (size_t)i * (size_t)hidden);
+		lanes->widen(&model->embedding,
+		             (int64_t)batch->tokens[i] * hidden, hidden,
+		             h + (size_t)i * (size_t)hidden);
 }
 
 /* x[n] = norms of h[n]. */
@@ -36,11 +37,12 @@ static void norm_rows(const struct lm_model *model, struct lm_work *work,
 {
 	const struct lm_config *const c = &model->config;
 
-	lm_widen(norm, 0, c->hidden, work->norm);
+	work->lanes->widen(norm, 0, c->hidden, work->norm);
 	for (int32_t i = 0; i < n; i++) {
 		const size_t at = (size_t)i * (size_t)c->hidden;
 
-		lm_norm_row(h + at, work->norm, c->norm_eps, c->hidden, x + at);
+		work->lanes->norm_row(h + at, work->norm, c->norm_eps,
+		                      c->hidden, x + at);
 	}
 }
 
@@ -90,8 +92,8 @@ void lm_expert(const struct lm_model *model, struct lm_work *work,
 
 		lm_work_product(work, &m[LM_GATE], &in, some, &gate);
 		lm_work_product(work, &m[LM_UP], &in, some, &up);
-		lm_swiglu(work->gate, work->up,
-		          (int64_t)inner * lm_whole_tiles(some));
+		work->lanes->swiglu(work->gate, work->up,
+		                    (int64_t)inner * lm_whole_tiles(some));
 		lm_work_product(work, &m[LM_DOWN], &gate, some, &result);
 	}
 }
@@ -122,7 +124,8 @@ double lm_nll(const float *logits, int32_t n, int32_t vocab,
 	for (int32_t i = 0; i < n; i++) {
 		const float *const row = logits + (size_t)i * (size_t)vocab;
 		float largest;
-		const double exps = lm_sum_exp(row, vocab, &largest);
+		const double exps =
+			lm_lanes_at(0)->sum_exp(row, vocab, &largest);
 
 		sum += log(exps) + (double)largest - (double)row[targets[i]];
 	}

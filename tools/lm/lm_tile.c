@@ -13,8 +13,10 @@
 #include "lm_lanes.h"
 
 enum {
-	/* Weights are widened in blocks that fit a core's L2 cache. */
-	BLOCK_FLOATS = 1 << 16,
+	/* Weights are widened in blocks: of few outputs the tiles are packed
+	 * too often, of many the caches are left. */
+	BLOCK_OUTPUTS = 1024,
+	BLOCK_FLOATS = 1 << 19,
 	ALIGNMENT = 64,
 };
 
@@ -23,6 +25,7 @@ struct lm_tile_work {
 	float *in;      /* a tile of rows, padded */
 	float *out;     /* a tile of the block's outputs, in lanes */
 	size_t n_weights, n_in, n_out;
+	const struct lm_lanes *lanes;
 };
 
 void lm_tile_one_thread(void)
@@ -35,7 +38,10 @@ void lm_tile_one_thread(void)
 bool lm_tile_open(struct lm_tile_work **work, struct fault *fault)
 {
 	*work = calloc(1, sizeof(**work));
-	return *work ? true : fault_set(fault, "products: no memory");
+	if (!*work)
+		return fault_set(fault, "products: no memory");
+	(*work)->lanes = lm_lanes_at(0);
+	return true;
 }
 
 void lm_tile_close(struct lm_tile_work *work)
@@ -53,6 +59,8 @@ static int32_t block_outputs(int32_t n_in)
 {
 	const int32_t n = BLOCK_FLOATS / n_in / LM_TILE_ROWS * LM_TILE_ROWS;
 
+	if (n > BLOCK_OUTPUTS)
+		return BLOCK_OUTPUTS;
 	return n > LM_TILE_ROWS ? n : LM_TILE_ROWS;
 }
 
@@ -142,8 +150,8 @@ static void tile(const struct block *b, const struct lm_rows *in, int32_t row,
 		return;
 	}
 	tile_in(b, in, row, n_rows, b->work->out);
-	lm_rows_from_lanes(b->work->out, b->n_out, data + b->first, out->stride,
-	                   n_rows);
+	b->work->lanes->rows_from_lanes(b->work->out, b->n_out, data + b->first,
+	                                out->stride, n_rows);
 }
 
 bool lm_tile_product(struct lm_tile_work *work, const struct lm_matrix *weight,
@@ -159,8 +167,8 @@ bool lm_tile_product(struct lm_tile_work *work, const struct lm_matrix *weight,
 		const int32_t n = first + step < n_out ? step : n_out - first;
 		const struct block b = {work, work->weights, first, n, n_in};
 
-		lm_widen(weight, (int64_t)first * n_in, (int64_t)n * n_in,
-		         work->weights);
+		work->lanes->widen(weight, (int64_t)first * n_in,
+		                   (int64_t)n * n_in, work->weights);
 		for (int32_t row = 0; row < n_rows; row += LM_TILE_ROWS)
 			tile(&b, in, row,
 			     n_rows - row < LM_TILE_ROWS ? n_rows - row

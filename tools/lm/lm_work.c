@@ -85,6 +85,7 @@ bool lm_work_open(const struct lm_model *model, int32_t max_tokens,
 
 	if (!w || !lm_tile_open(&w->tiles, fault))
 		goto no_memory;
+	w->lanes = lm_lanes_at(0);
 	w->max_tokens = max_tokens;
 	w->max_length = max_length;
 	w->max_group = lm_whole_tiles(larger(max_tokens, max_length));

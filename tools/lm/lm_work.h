@@ -3,6 +3,7 @@
 #ifndef FERRY_LM_WORK_H
 #define FERRY_LM_WORK_H
 
+#include "lm_lanes.h"
 #include "lm_layer.h"
 
 enum {
@@ -12,6 +13,7 @@ enum {
 
 struct lm_work {
 	struct lm_tile_work *tiles;
+	const struct lm_lanes *lanes;
 	int32_t max_tokens, max_length;
 	/* Rows of a group of sequences, each padded to whole tiles. */
 	int32_t max_group;
