@@ -4,8 +4,8 @@
  *
  *	html_sample FILE [RANKS [LAYERS EXPERTS STEPS RUNS]]
  *
- * With sizes the made-up run is repeated until it has them, and its policies
- * are those of --balance all.
+ * With sizes the made-up run is repeated until it has them, at least once, and
+ * its policies are those of --balance all.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,11 +113,11 @@ static bool write_large(struct made_up *m, int n_runs, const int32_t sizes[3],
 	return written;
 }
 
-static int32_t number(const char *text, int32_t most)
+static int32_t number(const char *text, int32_t least, int32_t most)
 {
 	const long n = strtol(text, NULL, 10);
 
-	return n < 1 ? 1 : n > most ? most : (int32_t)n;
+	return n < least ? least : n > most ? most : (int32_t)n;
 }
 
 int main(int argc, char **argv)
@@ -132,13 +132,14 @@ int main(int argc, char **argv)
 		        argv[0]);
 		return 2;
 	}
-	made_up_open(&made_up, argc > 2 ? number(argv[2], 32) : 8);
+	made_up_open(&made_up, argc > 2 ? number(argv[2], 1, 32) : 8);
 	if (argc == 7)
-		written = write_large(&made_up, number(argv[6], N_POLICIES),
-		                      (int32_t[]){number(argv[3], 128),
-		                                  number(argv[4], 1024),
-		                                  number(argv[5], 1000)},
-		                      argv[1]);
+		written = write_large(
+			&made_up, number(argv[6], 1, N_POLICIES),
+			(int32_t[]){number(argv[3], 1, 128),
+		                    number(argv[4], 1, 1024),
+		                    number(argv[5], MADE_UP_STEPS, 1000)},
+			argv[1]);
 	else
 		written = prefill_write_html(&made_up.report, argv[1]);
 	made_up_close(&made_up);
