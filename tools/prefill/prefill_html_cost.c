@@ -22,16 +22,21 @@ static void summary(struct page *page)
 	}
 	html_put(h, "<p>");
 	page_run_name(page, page->best);
+	if (!t->n_moved) {
+		html_put(h, " moved nothing.</p>\n");
+		return;
+	}
 	html_put(h,
-	         " moved %s of weights, on average %s experts a layer and "
-	         "step. Of %s layers (of all steps) that had experts moved, "
-	         "%s became more even by it. Ranks waited %s in all for "
-	         "experts that were still on their way, which is %s of the "
-	         "time; the rest of moving was hidden behind attention.</p>\n",
+	         " moved %s of weights, on average %s swaps and copies of "
+	         "experts in a layer and step. Of the %s layers (of all "
+	         "steps) in which experts moved, %s became more even by it. "
+	         "Sending them took %s beside attention. Ranks then waited "
+	         "%s more, exposed, which is %s of the time.</p>\n",
 	         word_bytes((double)t->moved_bytes).text,
 	         word_fixed(t->moves_mean, 1).text, word_count(t->n_moved).text,
 	         word_percent(share((double)t->n_improved, (double)t->n_moved))
 	                 .text,
+	         word_time((double)t->hidden_ns).text,
 	         word_time((double)t->exposed_ns).text,
 	         word_percent(share((double)t->exposed_ns, (double)t->total_ns))
 	                 .text);
@@ -82,7 +87,7 @@ static void table(struct page *page)
 	                                      "exposed",
 	                                      "of total",
 	                                      "moved",
-	                                      "experts a layer and step",
+	                                      "moves a layer and step",
 	                                      "layers improved",
 	                                      NULL};
 	struct html *const h = &page->html;

@@ -31,7 +31,7 @@ struct heat {
 static void size_up(struct heat *heat, const struct prefill_shape *shape)
 {
 	const int32_t n = shape->n_ranks;
-	double width = n <= MOST_NUMBERED ? 29 : 14;
+	double width = n <= 8 ? 29 : n <= MOST_NUMBERED ? 27 : 14;
 
 	if (n < 8)
 		width = fmin(64, 232.0 / n);

@@ -95,7 +95,9 @@ static void draw_names(const struct plot *p, const struct plot_lines *what)
 		         line->class, word_at(p->right + 7).text,
 		         word_at(ends[order[i]]).text,
 		         word_at(p->right + 17).text, word_at(ys[i]).text);
-		plot_text(p->h, "name", p->right + 21, ys[i] + 4, line->name);
+		if (line->mark >= 0)
+			plot_mark(p->h, line->mark, p->right + 25, ys[i]);
+		plot_text(p->h, "name", p->right + 34, ys[i] + 4, line->name);
 		html_put(p->h, "</g>\n");
 	}
 }
@@ -147,7 +149,7 @@ void plot_lines(struct html *h, const struct plot_lines *what)
 		.width = 860,
 		.height = 330,
 		.left = 40,
-		.right = 710,
+		.right = 690,
 		.top = 28,
 		.bottom = 286,
 		.x1 = what->n_layers - 1,

@@ -48,9 +48,7 @@ static void row(struct page *page, int32_t run)
 
 static struct word window_word(int64_t window_ns)
 {
-	static const struct word no_limit = {"no limit"};
-
-	return window_ns == INT64_MAX ? no_limit : word_time((double)window_ns);
+	return word_time(window_ns < 0 ? NAN : (double)window_ns);
 }
 
 static void layer_row(struct page *page, int32_t run, int32_t layer)

@@ -84,7 +84,7 @@ void html_element(struct html *h, const char *tag, const char *text)
 	html_put(h, "</%.*s>", (int)strcspn(tag, " "), tag);
 }
 
-static const struct word nothing = {DASH};
+static const struct word nothing = {DASH}, zero = {"0"};
 
 /* Three digits that count, where there are three. */
 static struct word three_digits(double value, const char *unit)
@@ -149,6 +149,8 @@ struct word word_time(double ns)
 
 	if (!isfinite(ns))
 		return nothing;
+	if (ns == 0)
+		return zero;
 	if (ns >= 1e9 - 5e5)
 		return three_digits(ns / 1e9, "s");
 	if (ns >= 1e6 - 5e2)
@@ -165,6 +167,8 @@ struct word word_bytes(double bytes)
 
 	if (!isfinite(bytes))
 		return nothing;
+	if (bytes == 0)
+		return zero;
 	if (bytes >= 0x1p30)
 		return three_digits(bytes / 0x1p30, "GiB");
 	if (bytes >= 0x1p20)

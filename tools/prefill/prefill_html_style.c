@@ -12,22 +12,22 @@ static const char *const colours[] = {
 	":root{color-scheme:light;--bg:#fff;--card:#f5f6f8;--ink:#1b2430;"
 	"--soft:#55606e;--rule:#d9dee5;--grid:#e3e7ec;--accent:#0b6390;"
 	"--good:#0a6b47;--bad:#b3261e;--edge:#1b243066;"
-	"--p0:#5c6773;--p1:#a85b00;--p2:#1f6bd0;--p3:#7c4fc4;--p4:#00775a;"
-	"--p5:#b8326e}",
+	"--p0:#858b96;--p1:#b07f16;--p2:#5b83dc;--p3:#6a25de;--p4:#0b6034;"
+	"--p5:#5a0f4a}",
 	"@media screen and (prefers-color-scheme:dark){:root{"
 	"color-scheme:dark;--bg:#12161c;--card:#1b212a;--ink:#e7ebf1;"
 	"--soft:#a5afbd;--rule:#333d4a;--grid:#28303b;--accent:#6dbbe8;"
 	"--good:#5fd0a2;--bad:#ff8f85;--edge:#12161c;"
-	"--p0:#a7b2c0;--p1:#f0a048;--p2:#74b1ff;--p3:#bd9fff;--p4:#3fcfa4;"
-	"--p5:#ff8fbd}}",
+	"--p0:#7c879a;--p1:#f2b632;--p2:#6f93fb;--p3:#dcd8f3;--p4:#76f0a8;"
+	"--p5:#ef3a57}}",
 	".p0{--c:var(--p0)}.p1{--c:var(--p1)}.p2{--c:var(--p2)}",
 	".p3{--c:var(--p3)}.p4{--c:var(--p4)}.p5{--c:var(--p5)}",
 	".c0{--c:var(--p4)}.c1{--c:var(--p2)}.c2{--c:var(--p1)}",
 	".before{--c:var(--soft)}",
 	/* Stages: what stands on them is dark or white. */
-	".s0{--f:#a9b4c3}.s1{--f:#ec9a3c}.s2{--f:#2f6bb3;--t:#fff}",
-	".s3{--f:url(#stripes)}.s4{--f:#eecb4e}.s5{--f:#6fc0dd}",
-	".s6{--f:#15765a;--t:#fff}.s7{--f:#b39adb}",
+	".s0{--f:#ced1d6}.s1{--f:#d07426}.s2{--f:#2468d6;--t:#fff}",
+	".s3{--f:url(#stripes)}.s4{--f:#e9d14a}.s5{--f:#5cb8ee}",
+	".s6{--f:#1c6a44;--t:#fff}.s7{--f:#ac5299;--t:#fff}",
 	"g[class^=s]>text{fill:var(--t,#10151b)}",
 	"rect[class^=s],g[class^=s]>rect{fill:var(--f);stroke:var(--edge);"
 	"stroke-width:.6}",
@@ -127,9 +127,10 @@ static const char *const part_rules[] = {
 	".scroll>svg{min-width:var(--w,0)}",
 	"table{border-collapse:collapse;font-size:.875rem;margin:.4em 0 .6em}",
 	"caption{text-align:left;color:var(--soft);padding:0 0 6px}",
-	"th,td{text-align:right;padding:5px 10px;white-space:nowrap;"
+	"th,td{text-align:right;padding:5px 8px;white-space:nowrap;"
 	"border-bottom:1px solid var(--grid)}",
 	"thead th{color:var(--soft);font-weight:500;vertical-align:bottom;"
+	"white-space:normal;min-width:4.6em;"
 	"border-bottom-color:var(--rule)}",
 	"tr>:first-child{text-align:left;padding-left:0}",
 	"tbody th{font-weight:400}",
@@ -147,7 +148,7 @@ static const char *const picture_rules[] = {
 	"svg text{font-size:12px;fill:var(--soft)}",
 	"svg .e{text-anchor:end}svg .m{text-anchor:middle}",
 	"svg .strong{font-weight:600;fill:var(--ink)}",
-	"svg .name{fill:var(--c);font-weight:600;font-size:13px}",
+	"svg .name{fill:var(--ink);font-weight:600;font-size:13px}",
 	".key text{font-size:10.5px}.lanes g text{font-size:10.5px}",
 	".grid,.track{stroke:var(--grid);fill:none}",
 	".one{stroke:var(--soft);stroke-width:1.5}",
