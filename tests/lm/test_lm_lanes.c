@@ -163,7 +163,7 @@ static void test_widen(void **state)
 	for (int32_t i = 0; i < N; i++)
 		codes[i] = (uint16_t)i;
 	for (int32_t type = LM_BF16; type <= LM_F16; type++) {
-		const struct lm_matrix m = {codes, type, 1, N};
+		const struct lm_matrix m = {codes, (enum lm_type)type, 1, N};
 
 		for (int32_t t = 0; lm_lanes_at(t); t++) {
 			lm_lanes_at(t)->widen(&m, 5, N - 5, y);

@@ -122,7 +122,7 @@ static void test_expert(void **state)
 	for (int32_t type = 0; type < LM_N_TYPES; type++) {
 		struct rig r;
 
-		rig_open(&r, &small, type, ROWS);
+		rig_open(&r, &small, (enum lm_type)type, ROWS);
 		const struct lm_matrix *const m = r.model.layers[1].experts[3];
 		const void *const tensors[] = {m[LM_GATE].data, m[LM_UP].data,
 		                               m[LM_DOWN].data};

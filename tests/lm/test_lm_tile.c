@@ -61,6 +61,11 @@ static void product(const struct made *m, int32_t n_rows)
 	                           n_rows, m->out, m->out_stride));
 }
 
+static enum lm_type random_type(void)
+{
+	return (enum lm_type)lm_random_below(&seed, LM_N_TYPES);
+}
+
 static void made_open(struct made *m, int32_t n_out, int32_t n_in,
                       enum lm_type type)
 {
@@ -151,8 +156,7 @@ static void test_places(void **state)
 	for (int32_t s = 0; s < N_SHAPES; s++) {
 		struct made m;
 
-		made_open(&m, shapes[s][0], shapes[s][1],
-		          lm_random_below(&seed, LM_N_TYPES));
+		made_open(&m, shapes[s][0], shapes[s][1], random_type());
 		for (int32_t n = 1; n <= MOST_ROWS; n++)
 			try_rows(&m, n);
 		made_close(&m);
@@ -208,8 +212,7 @@ static void test_values(void **state)
 	for (int32_t s = 0; s < N_SHAPES; s++) {
 		struct made m;
 
-		made_open(&m, shapes[s][0], shapes[s][1],
-		          lm_random_below(&seed, LM_N_TYPES));
+		made_open(&m, shapes[s][0], shapes[s][1], random_type());
 		for (size_t i = 0; i < m.in_stride * MOST_ROWS; i++)
 			m.in[i] = lm_random_float(&seed);
 		product(&m, MOST_ROWS);

@@ -104,7 +104,6 @@ static void sequence(const struct group *g, int32_t row, int32_t length)
 {
 	struct lm_work *const w = g->work;
 	const struct lm_config *const c = &g->model->config;
-	const int32_t per_key = c->n_heads / c->n_kv_heads;
 	const int32_t kv = c->n_kv_heads * c->head_dim;
 	const size_t stride = (size_t)lm_whole_tiles(length);
 
@@ -121,7 +120,8 @@ static void sequence(const struct group *g, int32_t row, int32_t length)
 			attend(g,
 			       q + (size_t)head * (size_t)c->head_dim *
 			                       LM_TILE_ROWS,
-			       head / per_key, p + LM_TILE_ROWS, stride);
+			       head * c->n_kv_heads / c->n_heads,
+			       p + LM_TILE_ROWS, stride);
 	}
 }
 

@@ -81,7 +81,8 @@ void lm_expert(const struct lm_model *model, struct lm_work *work,
 	struct lm_matrix m[LM_EXPERT_TENSORS];
 
 	for (int32_t t = 0; t < LM_EXPERT_TENSORS; t++)
-		m[t] = expert_matrix(model, tensors[t], t);
+		m[t] = expert_matrix(model, tensors[t],
+		                     (enum lm_expert_tensor)t);
 	for (int32_t row = 0; row < n; row += LM_CHUNK) {
 		const int32_t some = n - row < LM_CHUNK ? n - row : LM_CHUNK;
 		const size_t at = (size_t)row * hidden;
