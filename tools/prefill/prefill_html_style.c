@@ -174,8 +174,7 @@ static const char *const picture_rules[] = {
 	"h2,h3,h4{break-after:avoid}.scroll{overflow:visible}"
 	".scroll>svg{min-width:0}*{print-color-adjust:exact;"
 	"-webkit-print-color-adjust:exact}"
-	"details:not(.data)::details-content{content-visibility:visible;"
-	"block-size:auto}}",
+	"details:not([open]){display:none}}",
 };
 
 static void put_rules(struct page *page, const char *const *rules, size_t n)
