@@ -27,19 +27,23 @@ static void summary(struct page *page)
 		return;
 	}
 	html_put(h,
-	         " moved %s of weights, on average %s swaps and copies of "
-	         "experts in a layer and step. Of the %s layers (of all "
-	         "steps) in which experts moved, %s became more even by it. "
-	         "Sending them took %s beside attention. Ranks then waited "
-	         "%s more, exposed, which is %s of the time.</p>\n",
+	         " moved %s of weights: in %s of %s cases, a layer in a step "
+	         "each, of which %s became more even by it. Sending experts "
+	         "took %s in all, beside attention. Before they went on, ranks "
+	         "waited until all had what they need: %s at most, the time "
+	         "that is exposed, or %s of the whole.",
 	         word_bytes((double)t->moved_bytes).text,
-	         word_fixed(t->moves_mean, 1).text, word_count(t->n_moved).text,
+	         word_count(t->n_moved).text, word_count(t->n_cells).text,
 	         word_percent(share((double)t->n_improved, (double)t->n_moved))
 	                 .text,
-	         word_time((double)t->hidden_ns).text,
+	         word_time((double)t->migrate_ns).text,
 	         word_time((double)t->exposed_ns).text,
 	         word_percent(share((double)t->exposed_ns, (double)t->total_ns))
 	                 .text);
+	if (page->shape->n_ranks > page->n_cores)
+		html_put(h, " Where ranks share cores, most of that is waiting "
+		            "for ranks whose turn has not yet come.");
+	html_put(h, "</p>\n");
 }
 
 static void row(struct page *page, int32_t run, double most)
@@ -137,7 +141,7 @@ void page_cost(struct page *page)
 	         "</div>\n<p class=\"legend\"><span><svg class=\"key\" "
 	         "width=\"24\" height=\"12\" aria-hidden=\"true\"><rect "
 	         "class=\"s3\" width=\"24\" height=\"12\"/></svg>exposed: "
-	         "ranks wait for experts that move</span></p>\n");
+	         "ranks wait until all have their experts</span></p>\n");
 	table(page);
 	section_close(page);
 }

@@ -63,6 +63,19 @@ static void fact_model(struct page *page)
 	fact_close(page);
 }
 
+static const char *order_text(const char *order)
+{
+	if (!order)
+		return "";
+	if (!strcmp(order, "by-text"))
+		return ", one text after the other";
+	if (!strcmp(order, "mixed"))
+		return ", texts in turn";
+	if (!strcmp(order, "blended"))
+		return ", each with sequences of several texts";
+	return "";
+}
+
 static void fact_texts(struct page *page)
 {
 	struct html *const h = &page->html;
@@ -76,14 +89,15 @@ static void fact_texts(struct page *page)
 	}
 	html_put(h,
 	         "<br />%d step%s of up to %d sequence%s, at most %d "
-	         "tokens each; ",
+	         "tokens each%s",
 	         shape->n_steps, plural(shape->n_steps), shape->batch,
-	         plural(shape->batch), shape->length);
-	if (page->n_counted)
-		html_put(h, "%d step%s to warm up %s not counted below", warm,
-		         plural(warm), warm == 1 ? "is" : "are");
-	else
-		html_put(h, "all are warm-up, and counted all the same");
+	         plural(shape->batch), shape->length, order_text(shape->order));
+	if (!page->n_counted)
+		html_put(h, "; all are warm-up, so that there are no totals");
+	else if (warm)
+		html_put(h, "; the first %s not counted below",
+		         warm == 1 ? "one, to warm up, is"
+		                   : "ones, to warm up, are");
 	fact_close(page);
 }
 
@@ -189,24 +203,24 @@ static void note_cores(struct page *page)
 	struct html *const h = &page->html;
 	const int n = page->shape->n_ranks;
 
+	if (n == 1 || 2 * n <= page->n_cores)
+		return;
+	html_put(h, "<p class=\"note\"><strong>About the times:</strong> ");
 	if (n > page->n_cores)
-		html_put(
-			h,
-			"<p class=\"note\"><strong>About the times:</strong> "
-			"%d "
-			"ranks share %d core%s here and take turns. Even ranks "
-			"cannot make that faster: the work of all ranks "
-			"together stays the same, and balancing adds some. "
-			"Read the times as costs, and the load ratios as what "
-			"ranks with cores of their own would gain.</p>\n",
-			n, page->n_cores, plural(page->n_cores));
-	else if (2 * n > page->n_cores && n > 1)
-		html_put(
-			h,
-			"<p class=\"note\"><strong>About the times:</strong> "
-			"each rank has a core, but not a second one for the "
-			"thread that predicts and moves experts: that work is "
-			"not hidden here, it takes time from attention.</p>\n");
+		html_put(h,
+		         "%d ranks share %d core%s here and take turns. Even "
+		         "ranks cannot make that faster: the work of all "
+		         "ranks together stays the same, and balancing adds "
+		         "some. What else runs on the machine shows, too. "
+		         "Read the times as costs, and the load ratios as "
+		         "what ranks with cores of their own would gain.",
+		         n, page->n_cores, plural(page->n_cores));
+	else
+		html_put(h,
+		         "each rank has a core, but not a second one for the "
+		         "thread that predicts and moves experts: that work "
+		         "is not hidden here, it takes time from attention.");
+	html_put(h, "</p>\n");
 }
 
 void page_facts(struct page *page)

@@ -97,6 +97,8 @@ static void draw_name(const struct plot *p, enum prefill_stage s, double x,
 {
 	const char *const name = prefill_stage_names[s];
 
+	if (s == PREFILL_COMMIT)
+		return; /* stripes are no ground for letters */
 	if (width >= 6.4 * (double)strlen(name) + 4)
 		plot_text(p->h, "m", x, y, name);
 	else if (width >= 17)
@@ -281,7 +283,8 @@ void page_lanes(struct page *page)
 	html_put(h, "Each rank has two lanes: its main thread, and below it "
 	            "the second thread, which predicts the layer's load and "
 	            "sends experts while the main thread runs attention. "
-	            "Striped: the main thread waits for that. Ranks that are "
+	            "Striped: the main thread waits, until all ranks have "
+	            "their experts. Ranks that are "
 	            "done with their experts wait in combine for those that "
 	            "are not.</p>\n");
 	if (page->off >= 0 && page->off != page->best)
