@@ -130,7 +130,8 @@ static void test_it_has_the_totals(void **state)
 	has(text, part);
 	has(text, "Yes, to the bit, in every sequence.");
 	has(text, "56 sequences");
-	has(text, "<code>ferry prefill --model made-up</code>");
+	has(text, "<code>ferry prefill <span>--model</span> "
+	          "<span>made-up</span></code>");
 	free(text);
 }
 
@@ -178,8 +179,8 @@ static void test_names_are_escaped(void **state)
 	has(text, "two\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd broken");
 	has(text, "\xe6\x97\xa5");
 	has(text, "<title>ferry prefill: &lt;/title&gt;&lt;img src=x&gt;");
-	has(text, "&#39;&lt;script&gt;alert(1)&#39; "
-	          "&#39;it&#39;\\&#39;&#39;s&#39;</code>");
+	has(text, "<span>&#39;&lt;script&gt;alert(1)&#39;</span> "
+	          "<span>&#39;it&#39;\\&#39;&#39;s&#39;</span></code>");
 	assert_null(strstr(text, "<img"));
 	assert_null(strstr(text, "<script"));
 	free(text);

@@ -70,7 +70,7 @@ static void row(struct page *page, int32_t run)
 		         word_count(n).text, word_count(n - differ).text,
 		         word_count(differ).text);
 	else
-		html_put(h, "<td colspan=\"3\">what others are compared with"
+		html_put(h, "<td colspan=\"3\">the reference"
 		            "</td>");
 	html_put(h, "</tr>\n");
 }

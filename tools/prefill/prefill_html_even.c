@@ -14,7 +14,8 @@ static void card_bits(struct page *page, int32_t run)
 
 	html_put(h, "<div><dt>outputs</dt><dd>");
 	if (!page_compares(page, run))
-		html_put(h, page->n_runs > 1 ? "the measure" : "not compared");
+		html_put(h,
+		         page->n_runs > 1 ? "the reference" : "not compared");
 	else if (r->bits_equal)
 		html_put(h, "<span class=\"good\">\xe2\x9c\x93 equal</span>");
 	else

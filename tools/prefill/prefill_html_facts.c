@@ -190,7 +190,7 @@ static void fact_command(struct page *page)
 		char *const word = quoted(report->argv[i]);
 
 		html_put(h, " ");
-		html_text(h, word);
+		html_element(h, "span", word);
 		free(word);
 	}
 	html_put(h, "</code>");

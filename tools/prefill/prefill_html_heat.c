@@ -34,7 +34,7 @@ static void size_up(struct heat *heat, const struct prefill_shape *shape)
 	double width = n <= 8 ? 29 : n <= MOST_NUMBERED ? 27 : 14;
 
 	if (n < 8)
-		width = fmin(64, 232.0 / n);
+		width = 232.0 / n;
 	heat->n_ranks = n;
 	heat->cell_width = width;
 	heat->cell_height = shape->n_layers <= 16 ? 22 : 17;
@@ -42,17 +42,18 @@ static void size_up(struct heat *heat, const struct prefill_shape *shape)
 	heat->plot.height = TOP + shape->n_layers * heat->cell_height + 4;
 }
 
-static void draw_cell(const struct heat *heat, double x, double y, double share)
+static void draw_cell(const struct heat *heat, double x, double y, double share,
+                      int64_t rows)
 {
 	struct html *const h = heat->plot.h;
 	char text[16];
 
 	html_put(h,
 	         "<g class=\"q%d\"><rect x=\"%s\" y=\"%s\" width=\"%s\" "
-	         "height=\"%s\"/>",
+	         "height=\"%s\"><title>%s rows</title></rect>",
 	         shade_of(share), word_at(x).text, word_at(y).text,
 	         word_at(heat->cell_width - 1).text,
-	         word_at(heat->cell_height - 1).text);
+	         word_at(heat->cell_height - 1).text, word_count(rows).text);
 	if (heat->n_ranks <= MOST_NUMBERED) {
 		snprintf(text, sizeof(text), "%.2f", share);
 		plot_text(h, "m", x + (heat->cell_width - 1) / 2,
@@ -98,7 +99,7 @@ static void draw_layer(const struct page *page, const struct prefill_run *run,
 		const double share = mean > 0 ? (double)rows / mean : 0;
 
 		most = fmax(most, share);
-		draw_cell(heat, LEFT + r * heat->cell_width, y, share);
+		draw_cell(heat, LEFT + r * heat->cell_width, y, share, rows);
 	}
 	plot_text(h, "e strong", heat->plot.width - 4, middle,
 	          word_ratio(most).text);
@@ -248,7 +249,10 @@ void page_heat(struct page *page)
 	const struct prefill_step *const step = &page->shape->steps[page->step];
 
 	html_put(h, "<h3>Rank by rank</h3>\n<p>Step %d, of ", page->step);
-	html_element(h, "bdi class=\"file\"", step->name);
+	if (step->text < 0)
+		html_put(h, "several texts");
+	else
+		html_element(h, "bdi class=\"file\"", step->name);
 	html_put(h, ": its imbalance before is the nearest to the average of "
 	            "all steps. Each number is a rank's load over the average "
 	            "of its layer.</p>\n");

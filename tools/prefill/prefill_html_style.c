@@ -77,6 +77,7 @@ static const char *const page_rules[] = {
 	"margin-top:28px}",
 	"code{font:.875em/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,"
 	"\"DejaVu Sans Mono\",monospace;overflow-wrap:anywhere}",
+	"code span{display:inline-block}",
 	".file{overflow-wrap:anywhere}",
 	".facts{margin:0}",
 	".facts>div{display:grid;grid-template-columns:7.5rem 1fr;gap:4px 16px;"
