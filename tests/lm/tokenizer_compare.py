@@ -31,7 +31,7 @@ def code_points():
 
 def of_file(path, rng):
     """A file whole, in lines and in pieces."""
-    text = pathlib.Path(path).read_text(encoding="utf-8", newline="")
+    text = pathlib.Path(path).read_bytes().decode()
     yield text
     yield from text.splitlines(keepends=True)
     at = 0
