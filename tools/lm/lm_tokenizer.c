@@ -272,11 +272,12 @@ bool lm_tokenizer_encode(const struct lm_tokenizer *tokenizer, const char *name,
                          const char *text, int64_t bytes, int32_t **ids,
                          int64_t *n_ids, struct fault *fault)
 {
-	const struct lm_text all = {text, (size_t)bytes};
+	const struct lm_text all = {bytes ? text : "", (size_t)bytes};
 	struct encoder encoder = {.tokenizer = tokenizer};
 	bool good =
 		check_text(name, all, fault) &&
-		lm_split_work_open(&tokenizer->split, &encoder.split, fault) &&
+		lm_split_work_open(&tokenizer->split, name, &encoder.split,
+	                           fault) &&
 		between(&encoder, &tokenizer->added, all, encode_raw, fault) &&
 		lm_tokenizer_reserve(&encoder.ids.ids, &encoder.ids.max, 1,
 	                             sizeof(*encoder.ids.ids), fault);

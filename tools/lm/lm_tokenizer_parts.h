@@ -135,6 +135,7 @@ struct lm_split {
 	struct pcre2_real_code_8 *codes[LM_MAX_SPLITS];
 };
 struct lm_split_work {
+	const char *name; /* of the text, for faults */
 	struct pcre2_real_match_data_8 *matches[LM_MAX_SPLITS];
 	struct pcre2_real_match_context_8 *context;
 	struct pcre2_real_jit_stack_8 *stack;
@@ -144,7 +145,7 @@ typedef bool lm_split_visit(void *arg, struct lm_text piece,
 bool lm_split_add(struct lm_split *split, const char *name, const char *pattern,
                   struct fault *fault);
 void lm_split_close(struct lm_split *split);
-bool lm_split_work_open(const struct lm_split *split,
+bool lm_split_work_open(const struct lm_split *split, const char *name,
                         struct lm_split_work *work, struct fault *fault);
 void lm_split_work_close(struct lm_split_work *work);
 /* Visits all pieces in order; none is empty, together they are the text. */

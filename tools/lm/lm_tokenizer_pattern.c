@@ -119,7 +119,10 @@ static bool class(struct scan *scan)
 		if (!good)
 			return false;
 	}
-	return *scan->at ? put(scan, scan->at, 1) : refuse(scan, 1);
+	if (*scan->at)
+		return put(scan, scan->at, 1);
+	scan->at = start;
+	return refuse(scan, strlen(start));
 }
 
 static bool group(struct scan *scan)

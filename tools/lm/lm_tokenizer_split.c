@@ -85,12 +85,13 @@ void lm_split_close(struct lm_split *split)
 	split->n = 0;
 }
 
-bool lm_split_work_open(const struct lm_split *split,
+bool lm_split_work_open(const struct lm_split *split, const char *name,
                         struct lm_split_work *work, struct fault *fault)
 {
 	bool good;
 
 	*work = (struct lm_split_work){
+		.name = name,
 		.context = pcre2_match_context_create(NULL),
 		.stack = pcre2_jit_stack_create(JIT_STACK_MIN, JIT_STACK_MAX,
 	                                        NULL),
@@ -116,13 +117,14 @@ void lm_split_work_close(struct lm_split_work *work)
 	pcre2_match_context_free(work->context);
 }
 
-static bool gave_up(int error, struct fault *fault)
+static bool gave_up(const char *name, int error, struct fault *fault)
 {
 	PCRE2_UCHAR text[128];
 
 	pcre2_get_error_message(error, text, sizeof(text));
-	return fault_set(fault, "the pattern of the pre-tokenizer gave up: %s",
-	                 (const char *)text);
+	return fault_set(fault,
+	                 "%s: the pattern of the pre-tokenizer gave up: %s",
+	                 name, (const char *)text);
 }
 
 /* What a visit of pieces carries. */
@@ -152,7 +154,7 @@ static bool cut(const struct visit *to, int32_t level, struct lm_text text)
 		const size_t end = n > 0 ? found[1] : text.n;
 
 		if (n < 0 && n != PCRE2_ERROR_NOMATCH)
-			return gave_up(n, to->fault);
+			return gave_up(to->work->name, n, to->fault);
 		if (start > done &&
 		    !cut(to, level + 1,
 		         (struct lm_text){text.bytes + done, start - done}))

@@ -35,7 +35,7 @@ static int32_t id_below(const char *name, struct lm_text token,
 		          name, shown.text);
 	else
 		fault_set(fault,
-		          "%s: token \"%s\" has id %.17g, allowed is a whole "
+		          "%s: token \"%s\" has id %.15g, allowed is a whole "
 		          "number 0..%d, as many as there are tokens",
 		          name, shown.text, value, n - 1);
 	return -1;
