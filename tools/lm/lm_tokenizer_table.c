@@ -31,7 +31,8 @@ bool lm_buffer_add(struct lm_buffer *buffer, const char *bytes, size_t n,
 	if (!lm_tokenizer_reserve(&buffer->bytes, &buffer->max, buffer->n + n,
 	                          1, fault))
 		return false;
-	memcpy(buffer->bytes + buffer->n, bytes, n);
+	if (n) /* there may be no memory yet */
+		memcpy(buffer->bytes + buffer->n, bytes, n);
 	buffer->n += n;
 	return true;
 }
