@@ -18,7 +18,7 @@ FLAGS = [
     # Nobody to ask: neither names nor a proxy that would answer.
     "--host-resolver-rules=MAP * ~NOTFOUND", "--proxy-server=127.0.0.1:9",
 ]
-TIMEOUT_S = 60
+TIMEOUT_S = 100
 
 
 def find():

@@ -5,7 +5,15 @@
 
 #include "prefill_html_plot.h"
 
-enum { SHADES = 9, LEFT = 30, RIGHT = 52, TOP = 40, MOST_NUMBERED = 20 };
+enum {
+	SHADES = 9,
+	LEFT = 30,
+	RIGHT = 52,
+	TOP = 40,
+	MOST_NUMBERED = 20, /* ranks whose cells have room for numbers */
+	MOST_RANKS = 64,    /* that the table has columns for */
+	MOST_CELLS = 1000,  /* of a picture that every policy has */
+};
 
 /* Upper ends of shades, in shares of the mean. */
 static const double ends[SHADES - 1] = {0.25, 0.5,  0.75, 0.95,
@@ -203,10 +211,16 @@ static void table_row(struct page *page, int32_t run, bool before,
 	html_put(h, "</tr>\n");
 }
 
+/* Is the run drawn besides the best one? A large picture is for one only. */
+static bool is_other(const struct page *page, int32_t run)
+{
+	return run != page->best && run != page->off &&
+	       page->shape->n_ranks * page->shape->n_layers <= MOST_CELLS;
+}
+
 static void table(struct page *page)
 {
-	enum { MOST_RANKS = 64 };
-	static char names[MOST_RANKS][16];
+	char names[MOST_RANKS][16];
 	const char *columns[MOST_RANKS + 3] = {"policy", "layer"};
 	const int32_t n = page->shape->n_ranks;
 
@@ -221,7 +235,8 @@ static void table(struct page *page)
 	           columns);
 	for (int32_t i = -1; i < page->n_runs; i++)
 		for (int32_t l = 0; l < page->shape->n_layers; l++)
-			table_row(page, i < 0 ? 0 : i, i < 0, l);
+			if (i < 0 || i == page->best || is_other(page, i))
+				table_row(page, i < 0 ? 0 : i, i < 0, l);
 	table_close(page);
 }
 
@@ -232,13 +247,15 @@ static void others(struct page *page)
 	int32_t n = 0;
 
 	for (int32_t i = 0; i < page->n_runs; i++)
-		n += i != page->best && i != page->off;
+		n += is_other(page, i);
 	if (!n)
 		return;
-	html_put(h, "<details class=\"data\"><summary>The other policies"
-	            "</summary>\n<div class=\"panels\">\n");
+	html_put(h,
+	         "<details class=\"data\"><summary>The other policies"
+	         "</summary>\n<div class=\"panels%s\">\n",
+	         page->shape->n_ranks > 8 ? " large" : "");
 	for (int32_t i = 0; i < page->n_runs; i++)
-		if (i != page->best && i != page->off)
+		if (is_other(page, i))
 			draw(page, i, false);
 	html_put(h, "</div></details>\n");
 }

@@ -15,12 +15,14 @@ enum {
 	SECOND_LANE = 11,
 	RANK = MAIN_LANE + SECOND_LANE + 8,
 	MOST_LAYERS = 3,
+	MOST_RANKS = 16,
 };
 
 /* Which layers, and the longest time they took in any run. */
 struct lanes {
 	struct page *page;
 	int32_t first, n;
+	int32_t n_ranks; /* that are drawn: the first ones */
 	double most_ns;
 };
 
@@ -43,7 +45,7 @@ static struct prefill_span extent(const struct lanes *l, int32_t run,
 	struct prefill_span all = {INT64_MAX, 0};
 
 	for (int32_t i = first; i < first + n; i++)
-		for (int32_t r = 0; r < l->page->shape->n_ranks; r++)
+		for (int32_t r = 0; r < l->n_ranks; r++)
 			for (int s = 0; s < PREFILL_N_STAGES; s++) {
 				const struct prefill_span *const span =
 					&at(l, run, i, r)->spans[s];
@@ -68,6 +70,8 @@ static void choose(struct lanes *l)
 	int64_t most = -1;
 
 	l->n = n < MOST_LAYERS ? n : MOST_LAYERS;
+	l->n_ranks = page->shape->n_ranks < MOST_RANKS ? page->shape->n_ranks
+	                                               : MOST_RANKS;
 	for (int32_t i = 0; i <= n - l->n; i++) {
 		int64_t bytes = 0;
 
@@ -189,11 +193,11 @@ static void draw(const struct lanes *l, int32_t run)
 	struct plot p = {
 		.h = h,
 		.width = WIDTH,
-		.height = TOP + l->page->shape->n_ranks * RANK + 26,
+		.height = TOP + l->n_ranks * RANK + 26,
 		.left = LEFT,
 		.right = WIDTH - RIGHT,
 		.top = TOP,
-		.bottom = TOP + l->page->shape->n_ranks * RANK,
+		.bottom = TOP + l->n_ranks * RANK,
 		.x0 = (double)all.begin_ns,
 		.x1 = (double)all.begin_ns + l->most_ns,
 	};
@@ -214,7 +218,7 @@ static void draw(const struct lanes *l, int32_t run)
 	          "Two lanes for each rank: its main thread above, the second "
 	          "thread, which predicts and moves experts, below.");
 	draw_layers(l, &p, run);
-	for (int32_t r = 0; r < l->page->shape->n_ranks; r++)
+	for (int32_t r = 0; r < l->n_ranks; r++)
 		draw_rank(l, &p, run, r);
 	draw_axis(l, &p);
 	plot_close(&p);
@@ -231,7 +235,7 @@ static void table(const struct lanes *l, int32_t run)
 		columns[s + 2] = prefill_stage_names[s];
 	table_open(page, "The numbers", "Time of stages by rank and layer",
 	           columns);
-	for (int32_t r = 0; r < page->shape->n_ranks; r++)
+	for (int32_t r = 0; r < l->n_ranks; r++)
 		for (int32_t i = l->first; i < l->first + l->n; i++) {
 			html_put(h, "<tr><th scope=\"row\">%d</th><td>%d</td>",
 			         r, i);
@@ -280,6 +284,8 @@ void page_lanes(struct page *page)
 		html_put(h, "layers %d to %d. ", l.first, l.first + l.n - 1);
 	else
 		html_put(h, "layer %d. ", l.first);
+	if (l.n_ranks < page->shape->n_ranks)
+		html_put(h, "The first %d ranks are shown. ", l.n_ranks);
 	html_put(h, "Each rank has two lanes: its main thread, and below it "
 	            "the second thread, which predicts the layer's load and "
 	            "sends experts while the main thread runs attention. "
