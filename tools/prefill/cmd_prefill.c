@@ -163,7 +163,10 @@ static bool run_alone(struct command *c)
 
 	prefill_run_open(&c->shape, false, &c->truth);
 	c->truth.name = "without ranks";
-	return prefill_run_alone(&c->job, &c->truth, &fault) || fail(&fault);
+	if (!prefill_run_alone(&c->job, &c->truth, &fault))
+		return fail(&fault);
+	c->job.start_loads = c->truth.loads;
+	return true;
 }
 
 /* Runs one policy, compares its bits, and prints its layers. */
@@ -174,6 +177,7 @@ static int run_policy(struct command *c, struct prefill_run *run)
 	if (status != EXIT_GOOD)
 		return status;
 	prefill_input_name(&c->input, run);
+	c->job.start_loads = run->loads;
 	prefill_compare(&c->shape, c->args.check ? &c->truth : &c->runs[0],
 	                run);
 	c->report.bits_equal = c->report.bits_equal && run->bits_equal;

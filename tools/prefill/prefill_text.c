@@ -26,8 +26,9 @@ static bool check_tokens(const struct prefill_text *text, int32_t vocab,
 	if (text->n_tokens >= PREFILL_LEAST_TOKENS)
 		return true;
 	return fault_set(fault,
-	                 "%s: %" PRId64 " tokens, a text has at least %d",
-	                 text->name, text->n_tokens, PREFILL_LEAST_TOKENS);
+	                 "%s: %" PRId64 " token%s, a text has at least %d",
+	                 text->name, text->n_tokens,
+	                 text->n_tokens == 1 ? "" : "s", PREFILL_LEAST_TOKENS);
 }
 
 bool prefill_text_open(const char *path, const struct lm_tokenizer *tokenizer,
