@@ -66,6 +66,7 @@ static void add_totals(cJSON *o, const struct prefill_shape *shape,
 	add_known(o, "ratio_stay", known, t->ratio_stay);
 	add_predictions(o, t);
 	json_add_ratio(o, "moves_mean", t->moves_mean);
+	json_add_ratio(o, "experts_fetched_mean", prefill_fetched(shape, t));
 	json_add_ratio(o, "layers_moved_share",
 	               prefill_share(t->n_moved, t->n_cells) / 100);
 	add_known(o, "layers_improved_share", t->n_moved > 0,

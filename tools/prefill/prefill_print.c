@@ -198,6 +198,7 @@ static void print_total(const struct prefill_report *r,
 	       t.ratio_before_worst, t.ratio_after, t.ratio_after_worst);
 	column(t.n_predicted > 0, 6, 3, t.topk_hit);
 	column(true, 6, 2, t.moves_mean);
+	column(true, 7, 2, prefill_fetched(r->job->shape, &t));
 	printf(" %5.0f%%", prefill_share(t.n_moved, t.n_cells));
 	column(t.n_moved > 0, 7, 1, prefill_share(t.n_improved, t.n_moved));
 	printf("%s %8.2f %9.2f", t.n_moved ? "%" : " ",
@@ -244,14 +245,17 @@ void prefill_print_totals(const struct prefill_report *r)
 	int64_t wrong = 0;
 
 	print_by_text(r);
-	puts("#\n# totals: ratio is the fullest rank over the mean, of all "
-	     "layers of all counted steps;\n"
-	     "# improved: of the layers that moved experts; moves of a layer "
-	     "in a step\n"
-	     "#                  before        after         top-k         "
-	     "layers          ms                         nats/\n"
-	     "# policy             mean  worst   mean  worst    hit  moves  "
-	     "moved improved exposed     total  vs off   token bits");
+	puts("#\n"
+	     "# ratio: fullest rank over mean, of all layers and counted "
+	     "steps; "
+	     "moves, and experts\n"
+	     "# that ranks fetched, of a layer in a step; improved: of the "
+	     "layers that moved some\n"
+	     "#\n"
+	     "#                  ratio before  ratio after  top-k              "
+	     "    layers          ms                         nats/\n"
+	     "# policy             mean  worst   mean  worst    hit  moves "
+	     "fetched  moved improved exposed     total  vs off   token bits");
 	for (int32_t i = 0; i < r->n_runs; i++) {
 		print_total(r, &r->runs[i]);
 		wrong += r->runs[i].n_differ;

@@ -4,7 +4,7 @@
  * where the run foresaw them, predicted_ids, [tokens, layers, k], and the first
  * token of each step. Warm-up is in it: what counts is up to the reader.
  */
-#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
@@ -12,8 +12,6 @@
 #include "../alloc.h"
 #include "prefill.h"
 #include "prefill_file.h"
-
-#include <stdlib.h>
 
 enum { ALIGNMENT = 8 };
 
@@ -98,12 +96,11 @@ static char *make_header(const struct prefill_report *r,
 
 	cJSON_Delete(header);
 	const size_t n = json ? strlen(json) : 0;
-	const size_t padded = (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-	char *const text = alloc_or_exit(padded + 1, 1);
+	const size_t padding = (ALIGNMENT - n % ALIGNMENT) % ALIGNMENT;
+	char *const text = alloc_or_exit(n + padding + 1, 1);
 
-	memset(text, ' ', padded);
-	if (json)
-		memcpy(text, json, n);
+	snprintf(text, n + padding + 1, "%s%*s", json ? json : "", (int)padding,
+	         "");
 	free(json);
 	return text;
 }

@@ -51,6 +51,14 @@ double prefill_share(int64_t part, int64_t of)
 	return of ? 100 * (double)part / (double)of : 0;
 }
 
+double prefill_fetched(const struct prefill_shape *shape,
+                       const struct prefill_totals *totals)
+{
+	const int64_t whole = totals->n_cells * shape->expert_bytes;
+
+	return whole ? (double)totals->moved_bytes / (double)whole : 0;
+}
+
 int32_t prefill_n_warm_up(const struct prefill_shape *shape)
 {
 	int32_t n = 0;

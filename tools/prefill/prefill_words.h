@@ -23,6 +23,10 @@ const char *prefill_fabric(const struct prefill_job *job);
 /* In percent; 0 of nothing. */
 double prefill_share(int64_t part, int64_t of);
 
+/* Experts that ranks had to fetch, of a layer in a step. */
+double prefill_fetched(const struct prefill_shape *shape,
+                       const struct prefill_totals *totals);
+
 int32_t prefill_n_warm_up(const struct prefill_shape *shape);
 
 /* What of a text goes in, warm-up or not. */
