@@ -14,6 +14,7 @@
 
 #include "alloc.h"
 #include "core/bits.h"
+#include "cpu/kernels.h"
 #include "lm_double.h"
 #include "lm_layer.h"
 #include "lm_made.h"
@@ -253,6 +254,68 @@ static void assert_bits(const float *x, const float *y, int32_t n)
 			         (double)x[i], (double)y[i]);
 }
 
+/* One token's choices by the combine of the CPU engine. */
+static void combine(const struct rig *r, const float *x, const int32_t *ids,
+                    const float *weights, float *h)
+{
+	const size_t hidden = (size_t)r->model.config.hidden;
+	float *const y = alloc_or_exit(FERRY_SUM_MAX * hidden, sizeof(*y));
+	const void *rows[FERRY_SUM_MAX];
+
+	for (int32_t k = 0; k < r->model.config.topk; k++) {
+		const struct lm_matrix *const m =
+			r->model.layers[0].experts[ids[k]];
+		const void *const tensors[] = {m[LM_GATE].data, m[LM_UP].data,
+		                               m[LM_DOWN].data};
+
+		rows[k] = y + (size_t)k * hidden;
+		lm_expert(&r->model, r->work, tensors, x, 1,
+		          y + (size_t)k * hidden);
+	}
+	ferry_kernels_at(0)->sum(h, FERRY_FP32, rows, FERRY_FP32, weights,
+	                         r->model.config.topk, h, hidden);
+	free(y);
+}
+
+/* lm_forward has the bits of stages that are called one by one, of experts that
+ * get single rows, and of the library's own combine. */
+static void test_combine(void **state)
+{
+	enum { LENGTH = 41 };
+	const int32_t length = LENGTH;
+	struct lm_config config = small;
+	struct rig r;
+	struct fault fault;
+
+	(void)state;
+	config.n_layers = 1;
+	rig_open(&r, &config, LM_BF16, LENGTH);
+	int32_t *const tokens = lm_made_tokens(&seed, LENGTH, config.vocab);
+	const struct lm_batch batch = {1, &length, tokens};
+	float *const whole = forward(&r, &batch, NULL);
+	float *const h = random_rows(LENGTH, config.hidden);
+	float *const x = random_rows(LENGTH, config.hidden);
+	float *const logits = random_rows(LENGTH, config.n_experts);
+	float *const weights = random_rows(LENGTH, config.topk);
+	int32_t ids[LENGTH * 3];
+
+	lm_embed(&r.model, &batch, h);
+	lm_attention(&r.model, r.work, 0, &batch, h);
+	lm_router(&r.model, r.work, 0, h, LENGTH, x, logits);
+	assert_true(lm_choose(&r.model, logits, LENGTH, ids, weights, &fault));
+	for (int32_t i = 0; i < LENGTH; i++)
+		combine(&r, x + i * config.hidden, ids + i * config.topk,
+		        weights + i * config.topk, h + i * config.hidden);
+	assert_bits(h, whole, LENGTH * config.hidden);
+	free(tokens);
+	free(whole);
+	free(h);
+	free(x);
+	free(logits);
+	free(weights);
+	rig_close(&r);
+}
+
 /* The first tokens' results are those of the sequence that ends there. */
 static void test_causal(void **state)
 {
@@ -316,9 +379,13 @@ static void test_company(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_attention), cmocka_unit_test(test_expert),
-		cmocka_unit_test(test_head),      cmocka_unit_test(test_nll),
-		cmocka_unit_test(test_forward),   cmocka_unit_test(test_causal),
+		cmocka_unit_test(test_attention),
+		cmocka_unit_test(test_expert),
+		cmocka_unit_test(test_head),
+		cmocka_unit_test(test_nll),
+		cmocka_unit_test(test_forward),
+		cmocka_unit_test(test_combine),
+		cmocka_unit_test(test_causal),
 		cmocka_unit_test(test_company),
 	};
 

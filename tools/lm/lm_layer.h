@@ -3,7 +3,9 @@
  * The stages of a layer for a batch of sequences, on one thread. Everything is
  * computed in fp32; a token's result depends on its own sequence up to itself
  * and on the weights, to the bit, and on nothing else: not on the batch, its
- * order, or the rank.
+ * order, or the rank. Only what is infinite or NaN spreads, to at most
+ * LM_TILE_ROWS - 1 tokens before it, since attention multiplies by 0 what they
+ * do not see.
  */
 #ifndef FERRY_LM_LAYER_H
 #define FERRY_LM_LAYER_H

@@ -4,22 +4,20 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 static int32_t larger(int32_t a, int32_t b)
 {
 	return a > b ? a : b;
 }
 
-/* Zeroed floats; false where there is no memory. */
+/* Memory that is touched only where it is used: the early router needs little
+ * of it. False where there is none. */
 static bool floats(float **data, int64_t rows, int64_t columns)
 {
 	const size_t bytes =
 		((size_t)rows * (size_t)columns * sizeof(float) + 63) / 64 * 64;
 
 	*data = aligned_alloc(64, bytes);
-	if (*data)
-		memset(*data, 0, bytes);
 	return *data;
 }
 
