@@ -341,6 +341,32 @@ static void test_causal(void **state)
 	rig_close(&r);
 }
 
+/* A rank without tokens. */
+static void test_empty(void **state)
+{
+	const struct lm_batch batch = {0, NULL, NULL};
+	struct rig r;
+	float h = 1, x = 2, logits = 3, weight = 4;
+	int32_t id = 5;
+	struct fault fault;
+
+	(void)state;
+	rig_open(&r, &small, LM_BF16, 1);
+	const void *const tensors[LM_EXPERT_TENSORS] = {NULL};
+
+	lm_embed(&r.model, &batch, &h);
+	lm_attention(&r.model, r.work, 0, &batch, &h);
+	lm_router(&r.model, r.work, 0, &h, 0, &x, &logits);
+	assert_true(lm_choose(&r.model, &logits, 0, &id, &weight, &fault));
+	lm_expert(&r.model, r.work, tensors, &x, 0, &h);
+	lm_head(&r.model, r.work, &h, 0, &logits);
+	assert_true(lm_nll(&logits, 0, small.vocab, &id) == 0);
+	assert_true(
+		lm_forward(&r.model, r.work, &batch, &h, NULL, NULL, &fault));
+	assert_true(h == 1 && x == 2 && logits == 3 && weight == 4 && id == 5);
+	rig_close(&r);
+}
+
 /* Each sequence of a batch has the bits that it has alone. */
 static void company_does_not_matter(struct rig *r, int32_t n_sequences)
 {
@@ -386,6 +412,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_forward),
 		cmocka_unit_test(test_combine),
 		cmocka_unit_test(test_causal),
+		cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_company),
 	};
 

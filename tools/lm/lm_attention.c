@@ -4,6 +4,7 @@
  * its products have shapes that depend on where in the sequence they stand.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lm_work.h"
@@ -163,7 +164,8 @@ static void attend_group(const struct group *g)
 	add_rows(g);
 }
 
-/* Takes as many sequences as the work has room for; returns their tokens. */
+/* Takes as many sequences as the work has room for, at least one; returns their
+ * tokens. */
 static int32_t fill_group(struct group *g, int32_t n_left)
 {
 	int32_t n_tokens = 0;
@@ -179,6 +181,8 @@ static int32_t fill_group(struct group *g, int32_t n_left)
 		g->n_sequences++;
 		n_tokens += length;
 	}
+	if (g->n_sequences == 0)
+		abort(); /* longer than lm_work_open was told */
 	return n_tokens;
 }
 

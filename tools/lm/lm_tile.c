@@ -161,6 +161,8 @@ bool lm_tile_product(struct lm_tile_work *work, const struct lm_matrix *weight,
 	const int32_t n_in = weight->cols, n_out = weight->rows;
 	const int32_t step = block_outputs(n_in);
 
+	if (n_rows == 0)
+		return true;
 	if (!lm_tile_reserve(work, n_out, n_in))
 		return false;
 	for (int32_t first = 0; first < n_out; first += step) {
