@@ -63,6 +63,8 @@ static void no_json(void **state)
 
 	(void)state;
 	refuse_bytes("", 0, "t.json: no JSON from byte 0 on");
+	refuse_bytes(file, (size_t)1 << 40,
+	             "t.json: 1099511627776 bytes, allowed are 1073741823");
 	refuse_bytes("hello", 5, "t.json: no JSON from byte 0 on");
 	refuse_bytes("[]", 2, "t.json: no JSON object with a \"model\"");
 	refuse_bytes("{}", 2, "t.json: no JSON object with a \"model\"");

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,6 +114,10 @@ bool lm_tokenizer_parse(const char *name, const char *text, int64_t bytes,
                         struct lm_tokenizer **tokenizer, struct fault *fault)
 {
 	const struct lm_text all = {text, (size_t)bytes};
+
+	if (bytes > LM_MAX_TEXT)
+		return fault_set(fault, "%s: %" PRId64 " bytes, allowed are %d",
+		                 name, bytes, LM_MAX_TEXT);
 	struct lm_tokenizer *const own = calloc(1, sizeof(*own));
 
 	if (!own)

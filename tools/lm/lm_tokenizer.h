@@ -2,7 +2,9 @@
 /*
  * Byte-level BPE, from a tokenizer.json of Hugging Face's library: normalizer
  * (NFC or none), pre-tokenizer (a Split pattern, then ByteLevel), vocabulary,
- * merges, added tokens. Forms that it does not know are refused by name.
+ * merges, added tokens. Forms that it does not know are refused by name. No
+ * token is put before or behind a text: a template that does is refused, too.
+ * Threads may share a tokenizer.
  */
 #ifndef FERRY_LM_TOKENIZER_H
 #define FERRY_LM_TOKENIZER_H

@@ -4,7 +4,10 @@
  * matched here by PCRE2. Most of both languages is alike; this file rewrites
  * what has another spelling (\s, \d, scripts) and refuses what means something
  * else in the other (anchors, nested classes, \w, \h, intervals with a suffix
- * ...), so that what is accepted cuts every text alike.
+ * ...), so that what is accepted cuts every text alike: all but characters that
+ * only one of the libraries knows. PCRE2 10.42 has Unicode 14, the reference of
+ * 2026 has 16, and 9392 characters have come between (tokenizer_compare.py
+ * --points).
  */
 #include <stdio.h>
 #include <string.h>
