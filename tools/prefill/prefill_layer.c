@@ -125,10 +125,7 @@ static void note_served(const struct at *a)
 	}
 }
 
-/*
- * Ends what was asked before attention. Meeting ranks that are still at their
- * attention is no cost of moving: the dispatch would have waited for them.
- */
+/* Ends what was asked before attention, and switches. */
 static bool commit(struct at *a)
 {
 	struct prefill_rank *r = a->r;
@@ -137,7 +134,7 @@ static bool commit(struct at *a)
 	begin(a, PREFILL_COMMIT);
 	if (a->asked && !prefill_early_wait(&r->early))
 		return false;
-	const int64_t waited = end(a, PREFILL_COMMIT);
+	const int64_t answered_at = prefill_now(r);
 
 	if (!add_window(a) ||
 	    !crew_good(r->me,
@@ -150,9 +147,7 @@ static bool commit(struct at *a)
 		a->cell->spans[PREFILL_COMMIT] = (struct prefill_span){0, 0};
 		return true;
 	}
-	a->note->wait_ns = waited + (int64_t)report.wait_ns;
-	a->note->exposed_ns =
-		waited + (int64_t)(report.exposed_ns - report.meet_ns);
+	a->note->staged_at_ns = answered_at + (int64_t)report.wait_ns;
 	note_early(a, &report);
 	note_decision(a, &report);
 	return true;

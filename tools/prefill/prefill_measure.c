@@ -107,13 +107,34 @@ static void fill_notes(const struct view *v)
 			max_i64(cell->attention_ns, n->attention_ns);
 		cell->plan_ns = max_i64(cell->plan_ns, n->plan_ns);
 		cell->migrate_ns = max_i64(cell->migrate_ns, n->migrate_ns);
-		cell->exposed_ns = max_i64(cell->exposed_ns, n->exposed_ns);
-		cell->wait_ns = max_i64(cell->wait_ns, n->wait_ns);
 		cell->moved_bytes += n->moved_bytes;
 		cell->hidden_cosine += n->hidden_cosine;
 		cell->logit_cosine += n->logit_cosine;
 		cell->topk_hit += (double)n->n_hits;
 	}
+}
+
+/*
+ * All ranks have one clock. From the last one's end of attention on nothing but
+ * the switch keeps tokens from their experts. What a rank waits before that, it
+ * would wait in the dispatch.
+ */
+static void fill_exposed(const struct view *v)
+{
+	int64_t computed_at = 0, staged_at = 0, switched_at = 0;
+
+	for (int32_t r = 0; r < v->shape->n_ranks; r++) {
+		const struct prefill_span *spans = v->rank_cells[r].spans;
+
+		computed_at =
+			max_i64(computed_at, spans[PREFILL_ATTENTION].end_ns);
+		switched_at =
+			max_i64(switched_at, spans[PREFILL_COMMIT].end_ns);
+		staged_at = max_i64(staged_at, v->notes[r].staged_at_ns);
+	}
+	v->cell->exposed_ns = max_i64(0, switched_at - computed_at);
+	v->cell->wait_ns = min_i64(v->cell->exposed_ns,
+	                           max_i64(0, staged_at - computed_at));
 }
 
 /* From sums over tokens to means. */
@@ -148,6 +169,7 @@ static bool measure_layer(struct view *v, struct fault *fault)
 	add_counts(shape, setup->foreseen + first_count,
 	           setup->run->predicted + at * shape->n_experts);
 	fill_notes(v);
+	fill_exposed(v);
 	fill_means(v);
 	return fill_ratios(v, fault);
 }

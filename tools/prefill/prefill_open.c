@@ -138,6 +138,8 @@ static bool open_balancer(struct prefill_rank *r)
 	config.max_copies = job->max_copies;
 	config.threshold_ppm = job->threshold_ppm;
 	config.windows = r->windows;
+	/* What is copied beyond the plan repairs what was foreseen wrongly. */
+	config.spare_copies = r->setup->split == FERRY_SPLIT_EXACT;
 	config.eplb_every = job->eplb_every;
 	return crew_good(r->me,
 	                 ferry_balancer_open(r->world, &config, &r->balancer),

@@ -20,7 +20,7 @@ enum prefill_stage {
 	PREFILL_PREDICT,   /* second thread: early router, counts, plan */
 	PREFILL_MIGRATE,   /* second thread: pushing experts */
 	PREFILL_ATTENTION, /* with its norm and projections */
-	PREFILL_COMMIT,    /* exposed: waiting until all is staged, switching */
+	PREFILL_COMMIT,    /* waiting until all is staged, switching */
 	PREFILL_ROUTER,    /* true router, and the split of replicas */
 	PREFILL_DISPATCH,
 	PREFILL_EXPERTS,
@@ -58,8 +58,10 @@ struct prefill_cell {
 	int64_t window_ns;    /* least of all ranks; INT64_MAX: no limit */
 	int64_t attention_ns; /* longest of all ranks, and so on */
 	int64_t plan_ns, migrate_ns;
-	int64_t exposed_ns; /* of commit: what moving has cost */
-	int64_t wait_ns;    /* of it: until all was staged */
+	/* From the last rank's end of attention to the last one's commit: what
+	 * foreseeing and moving have cost. */
+	int64_t exposed_ns;
+	int64_t wait_ns; /* of it: until all was staged */
 };
 
 /* A batch of sequences, all of one text or of several. */
