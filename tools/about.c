@@ -3,10 +3,12 @@
 #include "about.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "build_info.h"
 #include "machine.h"
+#include "shown.h"
 
 void about_print(void)
 {
@@ -37,8 +39,12 @@ static void add_command(cJSON *meta, int argc, char *const *argv)
 	cJSON *words = cJSON_AddArrayToObject(meta, "command");
 
 	cJSON_AddItemToArray(words, cJSON_CreateString("ferry"));
-	for (int i = 0; i < argc; i++)
-		cJSON_AddItemToArray(words, cJSON_CreateString(argv[i]));
+	for (int i = 0; i < argc; i++) {
+		char *const word = shown_utf8(argv[i]);
+
+		cJSON_AddItemToArray(words, cJSON_CreateString(word));
+		free(word);
+	}
 }
 
 void about_json(cJSON *meta, int argc, char *const *argv)

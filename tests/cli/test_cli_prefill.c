@@ -290,6 +290,9 @@ static void test_bad_options(void **state)
 		"--model @ --text @/fox.txt --budget soon", 2,
 		"ferry prefill: --budget is 'soon', allowed is auto, none, or "
 		"microseconds 0..1073741824\n");
+	/* As many copies as a plan may have. */
+	complains("--model @ --text @/fox.txt --replicas 257", 2,
+	          "ferry prefill: --replicas is 257, allowed is 0..256\n");
 	complains("--model @ --text @/fox.txt --fabric shn", 2,
 	          "ferry prefill: unknown fabric 'shn', did you mean 'shm'?\n");
 }
@@ -366,6 +369,103 @@ static void test_files_that_cannot_be_written(void **state)
 	}
 }
 
+static void test_outputs_that_would_be_lost(void **state)
+{
+	(void)state;
+	complains("--model @ --text @/fox.txt --trace @/o --json @/o", 1,
+	          "ferry prefill: --trace and --json are the same file, @/o\n");
+	complains("--model @ --text @/sum.txt @/fox.txt --report @/fox.txt", 1,
+	          "ferry prefill: --report is @/fox.txt, which is read and "
+	          "would be lost\n");
+	complains("--model @ --text @/fox.txt --json @/config.json", 1,
+	          "ferry prefill: --json is @/config.json, which is read and "
+	          "would be lost\n");
+	complains("--model @ --text @/fox.txt --record @/model.safetensors", 1,
+	          "ferry prefill: --record is @/model.safetensors, which is "
+	          "read and would be lost\n");
+}
+
+static void test_threads_are_on_local(void **state)
+{
+	struct program p = prefill("--balance off --steps 1 --threads");
+
+	(void)state;
+	assert_int_equal(p.status, 0);
+	assert_contains(p.out, "# ranks    2 threads on fabric local,");
+	program_free(&p);
+}
+
+/* A name that is no UTF-8, and that would end a row of the table. */
+static void test_names_of_any_bytes(void **state)
+{
+	char path[LINE] = "";
+	const char *words[] = {"ferry", "prefill",   "-m", model,       "-t",
+	                       path,    "--threads", "-n", "2",         "-l",
+	                       "32",    "-S",        "1",  "--balance", "off",
+	                       NULL,    NULL};
+
+	(void)state;
+	tiny_file_write(model, "caf\xe9\n.txt", "the quick brown fox", 19);
+	expand(path, "@/caf\xe9\n.txt");
+	struct program table = program_run_words(words);
+
+	words[15] = "--json";
+	struct program json = program_run_words(words);
+	cJSON *const document = program_json(&json, "ferry-prefill-1");
+	const cJSON *const texts = at(at(document, "meta"), "texts");
+
+	assert_contains(table.out, "# text     caf\xef\xbf\xbd?.txt: ");
+	assert_string_equal(program_text(cJSON_GetArrayItem(texts, 0), "text"),
+	                    "caf\xef\xbf\xbd?.txt");
+	assert_null(strchr(json.out, '\xe9'));
+	cJSON_Delete(document);
+	program_free(&table);
+	program_free(&json);
+}
+
+/* Sets the weights of a tensor of model.safetensors, which is fp32. */
+static void set_weights(const char *directory, const char *tensor, float value)
+{
+	size_t n, begin, end;
+	char *const file = tiny_file_read(directory, "model.safetensors", &n);
+	uint64_t header;
+
+	memcpy(&header, file, sizeof(header));
+	const char *const at_name = strstr(file + sizeof(header), tensor);
+	const char *const offsets =
+		at_name ? strstr(at_name, "\"data_offsets\":[") : NULL;
+
+	if (!offsets ||
+	    sscanf(offsets, "\"data_offsets\":[%zu,%zu", &begin, &end) != 2)
+		fail_msg("no %s", tensor);
+	for (size_t i = begin; i < end; i += sizeof(value))
+		memcpy(file + sizeof(header) + header + i, &value,
+		       sizeof(value));
+	tiny_file_write(directory, "model.safetensors", file, n);
+	free(file);
+}
+
+/* Logits of a router beyond all floats: no number is none for it. */
+static void test_weights_beyond_all_floats(void **state)
+{
+	struct tiny_shape shape = TINY_SHAPE_INIT;
+	char *const usual = model;
+
+	(void)state;
+	shape.type = LM_F32;
+	model = tiny_model_make(&shape);
+	set_weights(model, "model.layers.1.mlp.gate.weight", 3e38f);
+	tiny_file_write(model, "fox.txt", "the quick brown fox jumps", 25);
+	tiny_file_write(model, "sum.txt", "1 + 2 = 3, 4 + 5 = 9, 0", 23);
+	cJSON *const document = prefill_json("--check --threads --warm-up 0");
+
+	assert_true(cJSON_IsTrue(at(document, "bits_equal")));
+	assert_true(fabs(program_number(document, "logit_cosine")) <= 1);
+	cJSON_Delete(document);
+	tiny_model_remove(model);
+	model = usual;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -381,6 +481,10 @@ int main(void)
 		cmocka_unit_test(test_bad_models),
 		cmocka_unit_test(test_ids_that_the_model_lacks),
 		cmocka_unit_test(test_files_that_cannot_be_written),
+		cmocka_unit_test(test_outputs_that_would_be_lost),
+		cmocka_unit_test(test_threads_are_on_local),
+		cmocka_unit_test(test_names_of_any_bytes),
+		cmocka_unit_test(test_weights_beyond_all_floats),
 	};
 
 	return cmocka_run_group_tests(tests, make_model, remove_model);

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -206,6 +207,28 @@ static void test_names_without_common_folders(void **state)
 	assert_string_equal(texts[2].name, "f");
 }
 
+/* Between characters: what JSON has is UTF-8. */
+static void test_a_long_name_is_cut(void **state)
+{
+	static const int64_t n[] = {100};
+	const struct prefill_cut how = {PREFILL_BY_TEXT, 2, 20, 0, 0};
+	char name[3 * 40 + 1] = "";
+
+	(void)state;
+	for (int i = 0; i < 40; i++)
+		strcat(name, "\xe6\x97\xa5");
+	make_texts(1, n);
+	texts[0].name = name + 1; /* no character begins here */
+	cut(1, &how);
+	assert_int_equal(strlen(input.steps[0].name), 95);
+	prefill_input_close(&input);
+	texts[0].name = name;
+	cut(1, &how);
+	assert_int_equal(strlen(input.steps[0].name), 93);
+	assert_memory_equal(input.steps[0].name, name, 93);
+	prefill_input_close(&input);
+}
+
 static void test_too_many_sequences(void **state)
 {
 	const struct prefill_cut how = {PREFILL_BY_TEXT, 1, 2, 0, 0};
@@ -230,6 +253,7 @@ int main(void)
 		cmocka_unit_test(test_one_step_is_counted),
 		cmocka_unit_test(test_sequences_of_a_run),
 		cmocka_unit_test(test_names_without_common_folders),
+		cmocka_unit_test(test_a_long_name_is_cut),
 		cmocka_unit_test(test_too_many_sequences),
 	};
 

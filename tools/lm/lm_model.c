@@ -316,6 +316,11 @@ bool lm_model_open(const char *directory, struct lm_model *model,
 	return false;
 }
 
+const char *lm_model_file(const struct lm_model *model, int32_t i)
+{
+	return i < model->files->n_files ? model->files->files[i].path : NULL;
+}
+
 void lm_model_close(struct lm_model *model)
 {
 	if (!model)

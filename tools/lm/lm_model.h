@@ -90,6 +90,9 @@ bool lm_model_open(const char *directory, struct lm_model *model,
                    struct fault *fault);
 void lm_model_close(struct lm_model *model);
 
+/* The i-th file with weights, 0.., as it was opened; NULL behind the last. */
+const char *lm_model_file(const struct lm_model *model, int32_t i);
+
 /* config.json in memory; `name` is what faults call it. */
 bool lm_config_parse(const char *name, const char *text, int64_t bytes,
                      struct lm_config *config, struct fault *fault);

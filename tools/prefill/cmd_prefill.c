@@ -7,9 +7,10 @@
 
 #include "../alloc.h"
 #include "../commands.h"
+#include "../shown.h"
 #include "prefill.h"
-#include "prefill_file.h"
 #include "prefill_options.h"
+#include "prefill_outputs.h"
 #include "prefill_text.h"
 
 /* Everything that a command has, from its first look at a file on. */
@@ -19,7 +20,7 @@ struct command {
 	struct prefill_policies policies;
 	struct lm_model model;
 	struct prefill_text texts[OPT_LIST_MAX];
-	const char *names[OPT_LIST_MAX];
+	char *names[OPT_LIST_MAX], *model_name; /* as they are shown */
 	struct prefill_input input;
 	struct prefill_shape shape;
 	struct prefill_run runs[PREFILL_MAX_RUNS];
@@ -32,19 +33,6 @@ static bool fail(const struct fault *fault)
 {
 	fprintf(stderr, "ferry prefill: %s\n", fault->text);
 	return false;
-}
-
-/* Files that could not be written must not cost a run. */
-static bool check_outputs(const struct prefill_args *args)
-{
-	const char *const paths[] = {
-		args->record, args->trace, args->report,
-		args->json && strcmp(args->json, "-") != 0 ? args->json : NULL};
-
-	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++)
-		if (paths[i] && !prefill_file_check(paths[i]))
-			return false;
-	return true;
 }
 
 static bool check_model(const struct command *c, struct fault *fault)
@@ -94,7 +82,7 @@ static bool cut_texts(struct command *c, struct fault *fault)
 
 	prefill_text_shorten(c->texts, a->texts.n);
 	for (int i = 0; i < a->texts.n; i++)
-		c->names[i] = c->texts[i].name;
+		c->texts[i].name = c->names[i] = shown_line(c->texts[i].name);
 	return prefill_input_open(c->texts, a->texts.n, &cut, &c->input, fault);
 }
 
@@ -118,8 +106,8 @@ static void make_shape(struct command *c)
 		.replicas = (int32_t)c->args.replicas,
 		.n_tokens = c->input.n_tokens,
 		.all_logits = c->args.logits,
-		.model = c->args.model,
-		.texts = c->names,
+		.model = c->model_name,
+		.texts = (const char *const *)c->names,
 		.order = prefill_order_names[c->args.order],
 		.steps = c->input.steps,
 	};
@@ -253,14 +241,20 @@ static int with_model(struct command *c, int argc, char **argv)
 	struct fault fault;
 	int status = EXIT_FAILED;
 
+	if (!prefill_outputs_spare(&c->args, &c->model))
+		return EXIT_FAILED;
+	c->model_name = shown_line(c->args.model);
 	if (check_model(c, &fault) && open_texts(c, &fault) &&
 	    cut_texts(c, &fault))
 		status = run_all(c, argc, argv);
 	else
 		fail(&fault);
 	prefill_input_close(&c->input);
-	for (int i = 0; i < c->args.texts.n; i++)
+	for (int i = 0; i < c->args.texts.n; i++) {
 		prefill_text_close(&c->texts[i]);
+		free(c->names[i]);
+	}
+	free(c->model_name);
 	return status;
 }
 
@@ -271,7 +265,7 @@ int cmd_prefill(int argc, char **argv)
 	int status =
 		prefill_options(argc, argv, &c->args, &c->job, &c->policies);
 
-	if (status == OPT_GO_ON && !check_outputs(&c->args))
+	if (status == OPT_GO_ON && !prefill_outputs_check(&c->args))
 		status = EXIT_FAILED;
 	if (status == OPT_GO_ON &&
 	    !lm_model_open(c->args.model, &c->model, &fault)) {

@@ -26,7 +26,7 @@ struct prefill_job {
 	const int32_t *tokens;         /* [shape->n_tokens], step by step */
 	const int64_t *first_token;    /* [n_sequences] in tokens, rising */
 	const int32_t *first_sequence; /* [n_steps + 1] */
-	const char *fabric;            /* NULL: shm */
+	const char *fabric;            /* NULL: shm; local of threads */
 	bool threads;                  /* ranks are threads, not processes */
 	int64_t budget_ns; /* window of a layer; -1: measured; INT64_MAX: none */
 	int32_t max_swaps; /* as in ferry_balancer_config */

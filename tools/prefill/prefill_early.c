@@ -196,8 +196,9 @@ static double cosine(const float *a, const float *b, int32_t n)
 		sums[1] += (double)a[i] * a[i];
 		sums[2] += (double)b[i] * b[i];
 	}
-	return sums[1] > 0 && sums[2] > 0 ? sums[0] / sqrt(sums[1] * sums[2])
-	                                  : 0;
+	const double value = sums[0] / sqrt(sums[1] * sums[2]);
+
+	return isfinite(value) ? value : 0; /* of nothing, or past all floats */
 }
 
 static int64_t hits(const int32_t *truth, const int32_t *early, int32_t topk)

@@ -9,6 +9,9 @@
 /* Can this file be written? Leaves none behind that was not there. */
 bool prefill_file_check(const char *path);
 
+/* Are both the same plain file, or the same name of none? */
+bool prefill_file_same(const char *a, const char *b);
+
 /* Opens for writing; NULL after a complaint. */
 FILE *prefill_file_begin(const char *path);
 

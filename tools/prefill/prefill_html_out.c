@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "../shown.h"
+
 void html_put(struct html *h, const char *fmt, ...)
 {
 	va_list args;
@@ -16,28 +18,15 @@ void html_put(struct html *h, const char *fmt, ...)
 	va_end(args);
 }
 
-/* Bytes of the character at s, which HTML may hold; 0: there is none. */
-static size_t character_bytes(const unsigned char *s)
+/* Bytes of the character at a text, which HTML may hold; 0: there is none. */
+static size_t character_bytes(const char *text)
 {
-	static const uint32_t least[] = {0, 0x20, 0x80, 0x800, 0x10000};
-	const size_t n = s[0] < 0x80             ? 1
-	                 : (s[0] & 0xe0) == 0xc0 ? 2
-	                 : (s[0] & 0xf0) == 0xe0 ? 3
-	                 : (s[0] & 0xf8) == 0xf0 ? 4
-	                                         : 0;
-	uint32_t c = n > 1 ? s[0] & (0x7fu >> n) : s[0];
+	const unsigned char *const s = (const unsigned char *)text;
+	const size_t n = shown_character(text);
+	const bool control = (n == 1 && (s[0] < 0x20 || s[0] == 0x7f)) ||
+	                     (n == 2 && s[0] == 0xc2 && s[1] < 0xa0);
 
-	for (size_t i = 1; i < n; i++) {
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-		c = c << 6 | (s[i] & 0x3fu);
-	}
-	const bool surrogate = c >= 0xd800 && c < 0xe000;
-	const bool control = c >= 0x7f && c < 0xa0;
-
-	if (!n || c < least[n] || c > 0x10ffff || surrogate || control)
-		return 0;
-	return n;
+	return control ? 0 : n;
 }
 
 static const char *escape(char c)
@@ -65,7 +54,7 @@ void html_text(struct html *h, const char *text)
 {
 	while (*text) {
 		const char *const escaped = escape(*text);
-		const size_t n = character_bytes((const unsigned char *)text);
+		const size_t n = character_bytes(text);
 
 		if (escaped)
 			fputs(escaped, h->file);

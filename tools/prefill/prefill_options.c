@@ -48,7 +48,8 @@ static const struct opt options[] = {
          "attention was measured to last; none, no limit; or microseconds"},
 	{"swaps", 's', OPT_INT, AT(swaps), "N", NULL, 0, FERRY_PLAN_MOVES, NULL,
          "most swaps of a layer in a step; all that pay when not given"},
-	{"replicas", 'r', OPT_INT, AT(replicas), "M", "0", 0, 1 << 10, NULL,
+	{"replicas", 'r', OPT_INT, AT(replicas), "M", "0", 0, FERRY_PLAN_MOVES,
+         NULL,
          "spare slots of each rank and layer, for copies: ferry's as long as "
          "they pay, eplb's until its next placement"},
 	{"split", 0, OPT_CHOICE, AT(split), "RULE", "exact", 0, 0,

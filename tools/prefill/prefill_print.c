@@ -1,19 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tables of ferry prefill, in the manner of nccl-tests. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "../about.h"
+#include "../shown.h"
 #include "prefill.h"
 #include "prefill_words.h"
 
 /* A number in a column, or a dash where there is none. */
 static void column(bool known, int width, int digits, double value)
 {
-	if (known)
+	if (known && isnan(value)) /* of weights that are none; without sign */
+		printf(" %*s", width, "nan");
+	else if (known)
 		printf(" %*.*f", width, digits, value);
 	else
 		printf(" %*s", width, "-");
+}
+
+enum { NAME_COLUMNS = 24 };
+
+/* As much of a name as has room, by characters, and blanks behind it. */
+static void name_column(const char *name)
+{
+	size_t bytes = 0;
+	int columns = 0;
+
+	for (; columns < NAME_COLUMNS && name[bytes]; columns++) {
+		const size_t n = shown_character(name + bytes);
+
+		bytes += n ? n : 1;
+	}
+	printf("  %.*s%*s", (int)bytes, name, NAME_COLUMNS - columns, "");
 }
 
 static double mean_us(int64_t ns, int64_t n)
@@ -214,7 +234,8 @@ static void print_text_row(const struct prefill_report *r, int32_t text,
 	struct prefill_totals t;
 
 	prefill_sum(r->job->shape, run, text, &t);
-	printf("  %-24.24s %-16s", r->job->shape->texts[text], run->name);
+	name_column(r->job->shape->texts[text]);
+	printf(" %-16s", run->name);
 	column(t.n_cells > 0, 6, 3, t.ratio_before);
 	column(t.n_cells > 0, 6, 3, t.ratio_after);
 	column(t.n_predicted > 0, 6, 3, t.topk_hit);

@@ -4,6 +4,7 @@
 
 #include "prefill_inner.h"
 #include "prefill_rank.h"
+#include "prefill_words.h"
 
 #include "../alloc.h"
 #include "../crew.h"
@@ -72,12 +73,11 @@ void prefill_run_close(const struct prefill_shape *shape,
 static int run_crew(struct prefill_setup *setup)
 {
 	const struct prefill_job *job = setup->job;
-	const char *const fabric = job->threads ? "local" : "shm";
 	const struct crew crew = {
 		.name = job->name,
 		.n_ranks = job->shape->n_ranks,
 		.threads = job->threads,
-		.fabric = job->fabric ? job->fabric : fabric,
+		.fabric = prefill_fabric(job),
 		.timeout_ms = job->timeout_ms,
 	};
 

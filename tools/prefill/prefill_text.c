@@ -9,6 +9,7 @@
 
 #include "../alloc.h"
 #include "../file_map.h"
+#include "../shown.h"
 
 const char *const prefill_order_names[] = {"by-text", "mixed", "blended", NULL};
 
@@ -142,8 +143,8 @@ static void end_step(const struct cutter *c)
 		if (in->text[s] != step->text)
 			step->text = -1;
 	}
-	snprintf(step->name, sizeof(step->name), "%s",
-	         step->text < 0 ? "mixed" : c->texts[step->text].name);
+	shown_cut(step->name, sizeof(step->name),
+	          step->text < 0 ? "mixed" : c->texts[step->text].name);
 	in->first_sequence[++in->n_steps] = in->n_sequences;
 }
 

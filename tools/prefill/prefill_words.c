@@ -43,7 +43,9 @@ void prefill_swaps(const struct prefill_job *job, char text[16])
 
 const char *prefill_fabric(const struct prefill_job *job)
 {
-	return job->fabric ? job->fabric : "shm";
+	const char *const usual = job->threads ? "local" : "shm";
+
+	return job->fabric ? job->fabric : usual;
 }
 
 double prefill_share(int64_t part, int64_t of)

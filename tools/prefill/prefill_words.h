@@ -18,6 +18,7 @@ void prefill_budget(const struct prefill_job *job, char text[32]);
 /* "any", "no", "4" */
 void prefill_swaps(const struct prefill_job *job, char text[16]);
 
+/* The one that is used. */
 const char *prefill_fabric(const struct prefill_job *job);
 
 /* In percent; 0 of nothing. */
