@@ -68,14 +68,10 @@ void page_sum_layer(const struct page *page, int32_t run, int32_t layer,
                     struct prefill_totals *totals);
 /* Is the step in totals? All are, where all were warm-up. */
 bool page_counts(const struct page *page, int32_t step);
-/* Largest ratio of all runs, at least 1.1: where scales end. */
-double page_ratio_end(const struct page *page);
 /* Is there another run to compare this one with? */
 bool page_compares(const struct page *page, int32_t run);
 /* The run's name behind the mark of its policy. */
 void page_run_name(struct page *page, int32_t run);
-/* What a policy does, in one line. */
-const char *page_policy_text(enum ferry_balance_policy policy);
 
 /* Sections, in their order. */
 void page_style(struct page *page);
@@ -89,8 +85,6 @@ void page_time(struct page *page);
 void page_numbers(struct page *page);
 
 /* Parts of them. */
-void page_cards(struct page *page);
-void page_ratio_by_layer(struct page *page);
 void page_heat(struct page *page);
 void page_by_text(struct page *page);
 void page_scatter(struct page *page);

@@ -132,7 +132,21 @@ static void fill_values(const struct page *page, int32_t run, double *before,
 	}
 }
 
-void page_ratio_by_layer(struct page *page)
+/* Largest ratio of all runs and layers, at least 1.1: where the scale ends. */
+static double ratio_end(const struct page *page)
+{
+	double most = 1.1;
+	struct prefill_totals t;
+
+	for (int32_t i = 0; i < page->n_runs; i++)
+		for (int32_t l = 0; l < page->shape->n_layers; l++) {
+			page_sum_layer(page, i, l, &t);
+			most = fmax(most, fmax(t.ratio_before, t.ratio_after));
+		}
+	return most;
+}
+
+static void ratio_by_layer(struct page *page)
 {
 	static const char *const classes[] = {"p0", "p1", "p2",
 	                                      "p3", "p4", "p5"};
@@ -147,7 +161,7 @@ void page_ratio_by_layer(struct page *page)
 			       "before balancing, 1 is perfect.",
 		.unit = "busiest rank / average rank",
 		.least = 1,
-		.most = page_ratio_end(page),
+		.most = ratio_end(page),
 		.n_layers = page->shape->n_layers,
 		.n_lines = 1,
 		.lines = lines,
@@ -180,7 +194,7 @@ void page_even(struct page *page)
 	         "the others wait for half of the time that experts "
 	         "take.</p>\n");
 	cards(page);
-	page_ratio_by_layer(page);
+	ratio_by_layer(page);
 	page_heat(page);
 	page_by_text(page);
 	section_close(page);

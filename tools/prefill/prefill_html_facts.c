@@ -143,6 +143,31 @@ static void fact_window(struct page *page)
 	fact_close(page);
 }
 
+/* What a policy does, in one line. */
+static const char *policy_text(enum ferry_balance_policy policy)
+{
+	switch (policy) {
+	case FERRY_BALANCE_OFF:
+		return "experts stay where they were at the start";
+	case FERRY_BALANCE_EPLB:
+		return "now and then experts are placed anew, from loads of "
+		       "the "
+		       "past; hot ones get copies where there are spare slots";
+	case FERRY_BALANCE_FREEBALANCE:
+		return "experts swap ranks in every layer, from predicted "
+		       "loads, by the rule of the FreeBalance paper";
+	case FERRY_BALANCE_EPLB_FREEBALANCE:
+		return "eplb, and the swaps of freebalance in between";
+	case FERRY_BALANCE_FERRY:
+		return "experts swap ranks in every layer, from predicted "
+		       "loads, by Ferry's own planner; hot ones get copies "
+		       "where there are spare slots";
+	case FERRY_BALANCE_EPLB_FERRY:
+		return "eplb, and the swaps and copies of ferry in between";
+	}
+	return "";
+}
+
 static void fact_policies(struct page *page)
 {
 	struct html *const h = &page->html;
@@ -153,7 +178,7 @@ static void fact_policies(struct page *page)
 		html_put(h, "<li>");
 		page_run_name(page, i);
 		html_put(h, " <span class=\"soft\">%s</span></li>\n",
-		         page_policy_text(page->report->runs[i].policy));
+		         policy_text(page->report->runs[i].policy));
 	}
 	html_put(h, "</ul>");
 	fact_close(page);

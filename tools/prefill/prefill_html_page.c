@@ -131,16 +131,3 @@ void page_open(struct page *page, const struct prefill_report *report)
 	page->step = usual_step(page);
 	page->foreseer = find_foreseer(page);
 }
-
-double page_ratio_end(const struct page *page)
-{
-	double most = 1.1;
-	struct prefill_totals t;
-
-	for (int32_t i = 0; i < page->n_runs; i++)
-		for (int32_t l = 0; l < page->shape->n_layers; l++) {
-			page_sum_layer(page, i, l, &t);
-			most = fmax(most, fmax(t.ratio_before, t.ratio_after));
-		}
-	return most;
-}

@@ -70,27 +70,3 @@ void page_run_name(struct page *page, int32_t run)
 	html_text(h, r->name);
 	html_put(h, "</span>");
 }
-
-const char *page_policy_text(enum ferry_balance_policy policy)
-{
-	switch (policy) {
-	case FERRY_BALANCE_OFF:
-		return "experts stay where they were at the start";
-	case FERRY_BALANCE_EPLB:
-		return "now and then experts are placed anew, from loads of "
-		       "the "
-		       "past; hot ones get copies where there are spare slots";
-	case FERRY_BALANCE_FREEBALANCE:
-		return "experts swap ranks in every layer, from predicted "
-		       "loads, by the rule of the FreeBalance paper";
-	case FERRY_BALANCE_EPLB_FREEBALANCE:
-		return "eplb, and the swaps of freebalance in between";
-	case FERRY_BALANCE_FERRY:
-		return "experts swap ranks in every layer, from predicted "
-		       "loads, by Ferry's own planner; hot ones get copies "
-		       "where there are spare slots";
-	case FERRY_BALANCE_EPLB_FERRY:
-		return "eplb, and the swaps and copies of ferry in between";
-	}
-	return "";
-}
