@@ -177,7 +177,6 @@ static int64_t fill_spans(struct prefill_span *spans, int64_t begin_ns,
 static void fill_plan(struct prefill_cell *cell, int policy, int32_t layer)
 {
 	cell->predicted = policy > 0;
-	cell->attention_ns = 400000;
 	cell->window_ns = INT64_MAX;
 	if (!cell->predicted)
 		return;

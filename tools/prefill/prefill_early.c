@@ -6,7 +6,6 @@
  * threads take turns: what one fills in, the other reads after its turn.
  */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,19 +27,15 @@ static bool foresee(struct prefill_early *e)
 	const struct prefill_rank *r = e->rank;
 	const struct lm_config *config = &r->model->config;
 	struct ferry_ids ids = FERRY_IDS_INIT;
-	struct fault fault;
+	struct fault fault = {""};
 
 	memset(e->counts, 0, (size_t)config->n_experts * sizeof(*e->counts));
 	if (!e->n_tokens)
 		return true;
 	lm_router(r->model, e->work, e->layer, e->h, e->n_tokens, e->x,
 	          e->logits);
-	if (!lm_choose(r->model, e->logits, e->n_tokens, e->ids, NULL,
-	               &fault)) {
-		fprintf(stderr, "%s: rank %d: %s\n", r->job->name, r->me->rank,
-		        fault.text);
-		return false;
-	}
+	if (!lm_choose(r->model, e->logits, e->n_tokens, e->ids, NULL, &fault))
+		return prefill_rank_fail(r, &fault);
 	ids.n_tokens = e->n_tokens;
 	ids.topk = config->topk;
 	ids.ids = e->ids;
@@ -97,7 +92,7 @@ static bool allocate(struct prefill_early *e)
 	const struct prefill_rank *r = e->rank;
 	const struct lm_config *config = &r->model->config;
 	const size_t n = (size_t)r->setup->max_tokens;
-	struct fault fault;
+	struct fault fault = {""};
 
 	e->h = alloc_or_exit(n * (size_t)config->hidden, sizeof(*e->h));
 	e->x = alloc_or_exit(n * (size_t)config->hidden, sizeof(*e->x));
@@ -105,12 +100,9 @@ static bool allocate(struct prefill_early *e)
 	e->ids = alloc_or_exit(n * (size_t)config->topk, sizeof(*e->ids));
 	e->counts =
 		alloc_or_exit((size_t)config->n_experts, sizeof(*e->counts));
-	if (lm_work_open(r->model, r->setup->max_tokens, r->setup->max_length,
-	                 &e->work, &fault))
-		return true;
-	fprintf(stderr, "%s: rank %d: %s\n", r->job->name, r->me->rank,
-	        fault.text);
-	return false;
+	return lm_work_open(r->model, r->setup->max_tokens,
+	                    r->setup->max_length, &e->work, &fault) ||
+	       prefill_rank_fail(r, &fault);
 }
 
 bool prefill_early_open(struct prefill_early *early, struct prefill_rank *rank)
@@ -124,11 +116,14 @@ bool prefill_early_open(struct prefill_early *early, struct prefill_rank *rank)
 		return false;
 	pthread_mutex_init(&early->lock, NULL);
 	pthread_cond_init(&early->turned, NULL);
-	early->started = !pthread_create(&early->thread, NULL, run, early);
-	if (!early->started)
-		fprintf(stderr, "%s: rank %d: cannot start a thread\n",
-		        rank->job->name, rank->me->rank);
-	return early->started;
+	const int error = pthread_create(&early->thread, NULL, run, early);
+	struct fault fault;
+
+	early->started = !error;
+	if (early->started)
+		return true;
+	fault_set(&fault, "second thread: %s", strerror(error));
+	return prefill_rank_fail(rank, &fault);
 }
 
 void prefill_early_close(struct prefill_early *early)

@@ -85,11 +85,6 @@ const char *stage_letters(enum prefill_stage stage)
 	return letters[stage];
 }
 
-bool stage_is_second(enum prefill_stage stage)
-{
-	return stage == PREFILL_PREDICT || stage == PREFILL_MIGRATE;
-}
-
 static const char *explain(enum prefill_stage stage)
 {
 	switch (stage) {

@@ -113,7 +113,7 @@ static void draw_span(const struct plot *p, const struct prefill_span *span,
                       enum prefill_stage s, double y, int32_t layer)
 {
 	struct html *const h = p->h;
-	const bool second = stage_is_second(s);
+	const bool second = prefill_stage_is_second(s);
 	const double x = plot_x(p, (double)span->begin_ns);
 	const double width = fmax(plot_x(p, (double)span->end_ns) - x, 0.6);
 	const int height = second ? SECOND_LANE : MAIN_LANE;

@@ -86,7 +86,6 @@ void bar_ratios(struct page *page, int mark, double before, double after,
  * stripes of commit. */
 const char *stage_class(enum prefill_stage stage);
 const char *stage_letters(enum prefill_stage stage);
-bool stage_is_second(enum prefill_stage stage); /* of the second thread */
 void stage_legend(struct page *page);
 
 #endif

@@ -11,7 +11,7 @@ static double lane_ns(const double *ns, bool second)
 	double sum = 0;
 
 	for (int s = 0; s < PREFILL_N_STAGES; s++)
-		if (stage_is_second((enum prefill_stage)s) == second)
+		if (prefill_stage_is_second((enum prefill_stage)s) == second)
 			sum += ns[s];
 	return sum;
 }
@@ -54,7 +54,7 @@ static void stack(struct page *page, const double *ns, double most)
 
 	for (int i = 0; i < PREFILL_N_STAGES; i++) {
 		const enum prefill_stage s = (enum prefill_stage)i;
-		const bool second = stage_is_second(s);
+		const bool second = prefill_stage_is_second(s);
 		const double width = most > 0 ? ns[s] / most : 0;
 
 		snprintf(title, sizeof(title), "%s: %s", prefill_stage_names[s],

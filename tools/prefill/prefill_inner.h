@@ -14,7 +14,7 @@ struct prefill_note {
 	double hidden_cosine; /* sums over its tokens */
 	double logit_cosine;
 	int64_t n_hits; /* true choices that were foreseen */
-	int64_t attention_ns, plan_ns, migrate_ns;
+	int64_t plan_ns, migrate_ns;
 	int64_t staged_at_ns; /* when it knew that all was staged; 0: nothing */
 	int64_t moved_bytes;  /* out of this rank */
 };

@@ -4,7 +4,6 @@
  * second thread foresees and moves, the switch to where experts are then, the
  * true router, and the way of the tokens to their experts and back.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "prefill_rank.h"
@@ -55,20 +54,21 @@ static void attention(const struct at *a)
 	begin(a, PREFILL_ATTENTION);
 	if (r->batch.n_tokens)
 		lm_attention(r->model, r->work, a->layer, &r->batch.lm, r->h);
-	a->note->attention_ns = end(a, PREFILL_ATTENTION);
+	end(a, PREFILL_ATTENTION);
 }
 
 /* The window of later layers: all have attention of one type. */
 static bool add_window(const struct at *a)
 {
 	const struct prefill_batch *batch = &a->r->batch;
+	const struct prefill_span *span = &a->cell->spans[PREFILL_ATTENTION];
 
 	if (!a->r->windows || !batch->n_tokens)
 		return true;
 	return crew_good(a->r->me,
 	                 ferry_windows_add(a->r->windows, a->layer,
 	                                   batch->n_tokens, batch->longest,
-	                                   a->note->attention_ns),
+	                                   span->end_ns - span->begin_ns),
 	                 "noting a window");
 }
 
@@ -106,8 +106,6 @@ static void note_decision(const struct at *a,
 	cell->n_swaps = report->held_back ? 0 : report->n_swaps;
 	cell->n_copies = report->held_back ? 0 : report->n_copies;
 	cell->by_history = report->by_history;
-	cell->left_alone = report->left_alone;
-	cell->held_back = report->held_back;
 	cell->window_ns = report->window_ns;
 }
 
@@ -218,7 +216,7 @@ static bool count(const struct at *a)
 static bool choose(const struct at *a)
 {
 	struct prefill_rank *r = a->r;
-	struct fault fault;
+	struct fault fault = {""};
 
 	if (!r->batch.n_tokens)
 		return true;
@@ -227,9 +225,7 @@ static bool choose(const struct at *a)
 	if (lm_choose(r->model, r->logits, r->batch.n_tokens, r->ids,
 	              r->weights, &fault))
 		return true;
-	fprintf(stderr, "%s: rank %d: %s\n", r->job->name, r->me->rank,
-	        fault.text);
-	return false;
+	return prefill_rank_fail(r, &fault);
 }
 
 /* With split EXACT: from experts to slots, which meets the other ranks. */

@@ -103,8 +103,6 @@ static void fill_notes(const struct view *v)
 	for (int32_t r = 0; r < v->shape->n_ranks; r++) {
 		const struct prefill_note *n = &v->notes[r];
 
-		cell->attention_ns =
-			max_i64(cell->attention_ns, n->attention_ns);
 		cell->plan_ns = max_i64(cell->plan_ns, n->plan_ns);
 		cell->migrate_ns = max_i64(cell->migrate_ns, n->migrate_ns);
 		cell->moved_bytes += n->moved_bytes;

@@ -15,7 +15,7 @@ static bool open_memory(struct prefill_rank *r)
 	const size_t n = (size_t)r->setup->max_tokens;
 	const size_t n_sequences = (size_t)r->job->shape->n_sequences;
 	const size_t topk = (size_t)config->topk;
-	struct fault fault;
+	struct fault fault = {""};
 
 	r->h = alloc_or_exit(n * (size_t)config->hidden, sizeof(*r->h));
 	r->x = alloc_or_exit(n * (size_t)config->hidden, sizeof(*r->x));
@@ -29,14 +29,11 @@ static bool open_memory(struct prefill_rank *r)
 	r->batch.sequences =
 		alloc_or_exit(n_sequences, sizeof(*r->batch.sequences));
 	r->batch.tokens = alloc_or_exit(n, sizeof(*r->batch.tokens));
-	if (lm_work_open(r->model, r->setup->max_tokens, r->setup->max_length,
-	                 &r->work, &fault)) {
-		prefill_logits_open(&r->head, r->job, r->work);
-		return true;
-	}
-	fprintf(stderr, "%s: rank %d: %s\n", r->job->name, r->me->rank,
-	        fault.text);
-	return false;
+	if (!lm_work_open(r->model, r->setup->max_tokens, r->setup->max_length,
+	                  &r->work, &fault))
+		return prefill_rank_fail(r, &fault);
+	prefill_logits_open(&r->head, r->job, r->work);
+	return true;
 }
 
 static bool open_placements(struct prefill_rank *r)

@@ -207,7 +207,7 @@ static int parse(const struct prefill_args *args, struct prefill_job *job,
 	job->eplb_every = (int32_t)args->eplb_every;
 	/* Without spare slots there is nothing to copy into. */
 	job->max_copies = args->replicas ? (int32_t)args->replicas : -1;
-	job->progress = isatty(2);
+	job->progress = isatty(STDERR_FILENO);
 	if (status == OPT_GO_ON)
 		status = parse_budget(args->budget, job);
 	if (status == OPT_GO_ON)

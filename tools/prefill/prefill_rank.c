@@ -7,13 +7,19 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "core/bits.h"
 #include "core/clock.h"
 
 #include "../opt.h"
+
+bool prefill_rank_fail(const struct prefill_rank *rank,
+                       const struct fault *fault)
+{
+	fprintf(stderr, "%s: rank %d: %s\n", rank->job->name, rank->me->rank,
+	        fault->text);
+	return false;
+}
 
 int64_t prefill_now(const struct prefill_rank *rank)
 {
@@ -61,7 +67,7 @@ static void end_sequences(const struct prefill_rank *r)
 
 static void show_progress(const struct prefill_rank *r, bool over)
 {
-	if (!r->job->progress || r->me->rank || !isatty(STDERR_FILENO))
+	if (!r->job->progress || r->me->rank)
 		return;
 	if (over)
 		fprintf(stderr, "\r\033[K");

@@ -85,6 +85,10 @@ struct prefill_rank {
 /* A crew_body; arg is the setup. */
 int prefill_rank(const struct crew_member *me, void *arg);
 
+/* Complains; returns false. */
+bool prefill_rank_fail(const struct prefill_rank *rank,
+                       const struct fault *fault);
+
 /* Time since the run began. */
 int64_t prefill_now(const struct prefill_rank *rank);
 

@@ -30,6 +30,9 @@ enum prefill_stage {
 
 extern const char *const prefill_stage_names[PREFILL_N_STAGES];
 
+/* Does the second thread do it, beside the others? */
+bool prefill_stage_is_second(enum prefill_stage stage);
+
 struct prefill_span {
 	int64_t begin_ns, end_ns; /* both 0: the stage did not run */
 };
@@ -53,11 +56,10 @@ struct prefill_cell {
 	double logit_cosine;  /* of router logits */
 	double topk_hit;      /* share of true choices that were foreseen */
 	int32_t n_swaps, n_copies;
-	bool by_history, left_alone, held_back;
-	int64_t moved_bytes;  /* of all ranks */
-	int64_t window_ns;    /* least of all ranks; INT64_MAX: no limit */
-	int64_t attention_ns; /* longest of all ranks, and so on */
-	int64_t plan_ns, migrate_ns;
+	bool by_history;     /* experts were placed anew */
+	int64_t moved_bytes; /* of all ranks */
+	int64_t window_ns;   /* least of all ranks; INT64_MAX: no limit */
+	int64_t plan_ns, migrate_ns; /* longest of all ranks */
 	/* From the last rank's end of attention to the last one's commit: what
 	 * foreseeing and moving have cost. */
 	int64_t exposed_ns;
@@ -76,8 +78,10 @@ struct prefill_step {
 struct prefill_sequence {
 	int32_t text, step;
 	int32_t n_tokens;
-	uint64_t hash; /* of the bits of its logits, those of --logits */
-	double nll;    /* sum over its tokens but the first; 0 with last */
+	/* Of the bits of its logits; where those are the last token's only, of
+	 * its hidden states, too. */
+	uint64_t hash;
+	double nll; /* sum over its tokens but the first; 0 with last */
 };
 
 /* What is the same in all runs. */

@@ -17,10 +17,9 @@
 
 enum { MAIN_THREAD, SECOND_THREAD };
 
-/* The part of a stage that another one is not waiting for runs beside it. */
 static int thread_of(int stage)
 {
-	return stage == PREFILL_PREDICT || stage == PREFILL_MIGRATE
+	return prefill_stage_is_second((enum prefill_stage)stage)
 	               ? SECOND_THREAD
 	               : MAIN_THREAD;
 }
