@@ -101,8 +101,11 @@ static bool normalizer(struct stages *stages, const cJSON *object)
 
 	if (!array)
 		return false;
-	cJSON_ArrayForEach(item,
-	                   array) if (!normalizer(stages, item)) return false;
+	cJSON_ArrayForEach(item, array)
+	{
+		if (!normalizer(stages, item))
+			return false;
+	}
 	return true;
 }
 
@@ -150,9 +153,11 @@ static bool pre_tokenizer(struct stages *stages, const cJSON *object)
 
 		if (!array)
 			return false;
-		cJSON_ArrayForEach(
-			item,
-			array) if (!pre_tokenizer(stages, item)) return false;
+		cJSON_ArrayForEach(item, array)
+		{
+			if (!pre_tokenizer(stages, item))
+				return false;
+		}
 		return true;
 	}
 	/* It makes bytes letters, which patterns do not match any more. */
@@ -201,8 +206,11 @@ static bool post_processor(struct stages *stages, const cJSON *object)
 
 	if (!array)
 		return false;
-	cJSON_ArrayForEach(
-		item, array) if (!post_processor(stages, item)) return false;
+	cJSON_ArrayForEach(item, array)
+	{
+		if (!post_processor(stages, item))
+			return false;
+	}
 	return true;
 }
 

@@ -14,44 +14,21 @@ static bool continues(char c)
 	return ((uint8_t)c & 0xc0) == 0x80;
 }
 
-/* Bytes of the character at p; 0 where there is none. */
-static size_t character_bytes(const uint8_t *p, size_t n)
-{
-	static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
-	const size_t length = p[0] < 0x80   ? 1
-	                      : p[0] < 0xc0 ? 0
-	                      : p[0] < 0xe0 ? 2
-	                      : p[0] < 0xf0 ? 3
-	                      : p[0] < 0xf8 ? 4
-	                                    : 0;
-	uint32_t point = p[0] & (0x7fU >> length);
-
-	if (length < 2 || length > n)
-		return length > n ? 0 : length;
-	for (size_t i = 1; i < length; i++) {
-		if (!continues((char)p[i]))
-			return 0;
-		point = point << 6 | (p[i] & 0x3f);
-	}
-	if (point < least[length] || point > 0x10ffff ||
-	    (point >= 0xd800 && point < 0xe000))
-		return 0;
-	return length;
-}
-
 size_t lm_text_bad_byte(struct lm_text text)
 {
-	const uint8_t *const p = (const uint8_t *)text.bytes;
+	const utf8proc_uint8_t *const p = (const utf8proc_uint8_t *)text.bytes;
 	size_t at = 0;
 
 	while (at < text.n) {
-		const size_t length = character_bytes(p + at, text.n - at);
+		int32_t point;
+		const utf8proc_ssize_t length = utf8proc_iterate(
+			p + at, (utf8proc_ssize_t)(text.n - at), &point);
 
-		if (!length)
-			return at;
-		at += length;
+		if (length <= 0)
+			break;
+		at += (size_t)length;
 	}
-	return text.n;
+	return at;
 }
 
 /*
