@@ -62,17 +62,17 @@ static void no_json(void **state)
 	char message[128];
 
 	(void)state;
-	refuse_bytes("", 0, "t.json: no JSON from byte 0 on");
+	refuse_bytes("", 0, "t.json: byte 0: no JSON object");
 	refuse_bytes(file, (size_t)1 << 40,
 	             "t.json: 1099511627776 bytes, allowed are 1073741823");
-	refuse_bytes("hello", 5, "t.json: no JSON from byte 0 on");
-	refuse_bytes("[]", 2, "t.json: no JSON object with a \"model\"");
-	refuse_bytes("{}", 2, "t.json: no JSON object with a \"model\"");
+	refuse_bytes("hello", 5, "t.json: byte 0: no JSON object");
+	refuse_bytes("[]", 2, "t.json: byte 2: no JSON object");
+	refuse_bytes("{}", 2, "t.json: no object \"model\"");
 	refuse_bytes("{} x", 4, "t.json: byte 3: the JSON has ended before");
 	refuse_bytes("{\"\xff\"}", 5, "t.json: byte 2 is no UTF-8");
 	refuse_bytes("{\"a\\u0000\": 1}", 14,
 	             "t.json: byte 3: \\u0000 is not supported");
-	snprintf(message, sizeof(message), "t.json: no JSON from byte %zu on",
+	snprintf(message, sizeof(message), "t.json: byte %zu: no JSON object",
 	         strlen(file) / 2 - 1);
 	refuse_bytes(file, strlen(file) / 2, message);
 }
@@ -90,8 +90,8 @@ static void no_file(void **state)
 		"/nowhere/tokenizer.json: No such file or directory");
 	tiny_file_write(model, "tokenizer.json", "", 0);
 	assert_false(lm_tokenizer_open(model, &tokenizer, &fault));
-	snprintf(message, sizeof(message), "%s/tokenizer.json: is empty",
-	         model);
+	snprintf(message, sizeof(message),
+	         "%s/tokenizer.json: byte 0: no JSON object", model);
 	assert_string_equal(fault.text, message);
 	assert_null(tokenizer);
 	tiny_file_write(model, "tokenizer.json", file, strlen(file));

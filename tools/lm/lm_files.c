@@ -2,34 +2,14 @@
 /* The files of a checkpoint, and the tensors in all of them by name. */
 #include "lm_files.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { SHOWN_PATH_BYTES = 160 };
+#include "lm_path.h"
 
 static const char WHOLE[] = "model.safetensors";
 static const char INDEX[] = "model.safetensors.index.json";
-
-char *lm_path(const char *directory, const char *name, struct fault *fault)
-{
-	const size_t n = strlen(directory) + strlen(name) + 2;
-	char *const path = malloc(n);
-
-	if (path)
-		snprintf(path, n, "%s/%s", directory, name);
-	else
-		fault_set(fault, "%s: no memory", name);
-	return path;
-}
-
-const char *lm_path_shown(const char *path)
-{
-	const size_t n = strlen(path);
-
-	return n > SHOWN_PATH_BYTES ? path + n - SHOWN_PATH_BYTES : path;
-}
 
 static bool read_header(struct lm_file *file, struct fault *fault)
 {

@@ -33,12 +33,6 @@ struct lm_files {
 	struct lm_found *found; /* by name */
 };
 
-/* DIRECTORY/NAME, which the caller frees; NULL where there is no memory. */
-char *lm_path(const char *directory, const char *name, struct fault *fault);
-
-/* The end of a path, for faults: what is wrong has to fit behind it. */
-const char *lm_path_shown(const char *path);
-
 /* Opens a directory's checkpoint. */
 bool lm_files_open(const char *directory, struct lm_files **files,
                    struct fault *fault);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lm_files.h"
+#include "lm_path.h"
 
 enum { NAME_BYTES = 128 };
 

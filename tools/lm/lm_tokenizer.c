@@ -6,16 +6,13 @@
  */
 #include "lm_tokenizer.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "../file_map.h"
+#include "../json_read.h"
+#include "lm_path.h"
 #include "lm_tokenizer_parts.h"
 
 /* What lies in the model besides tokens. */
@@ -55,9 +52,8 @@ static bool read_root(const char *name, const cJSON *root,
 	const cJSON *const model =
 		cJSON_GetObjectItemCaseSensitive(root, "model");
 
-	if (!cJSON_IsObject(root) || !cJSON_IsObject(model))
-		return fault_set(fault, "%s: no JSON object with a \"model\"",
-		                 name);
+	if (!cJSON_IsObject(model))
+		return fault_set(fault, "%s: no object \"model\"", name);
 	return check_model(name, model, tokenizer, fault) &&
 	       lm_tokenizer_read_stages(name, root, tokenizer, fault) &&
 	       lm_tokenizer_read_tokens(name, root, tokenizer, fault) &&
@@ -88,26 +84,9 @@ static bool check_json(const char *name, struct lm_text text,
 static cJSON *parse_json(const char *name, struct lm_text text,
                          struct fault *fault)
 {
-	const char *end = text.bytes;
-
-	if (!check_json(name, text, fault))
-		return NULL;
-	cJSON *const root =
-		cJSON_ParseWithLengthOpts(text.bytes, text.n, &end, false);
-
-	if (!root) {
-		fault_set(fault, "%s: no JSON from byte %td on", name,
-		          end - text.bytes);
-		return NULL;
-	}
-	while (end < text.bytes + text.n && strchr(" \t\r\n", *end) && *end)
-		end++;
-	if (end == text.bytes + text.n)
-		return root;
-	fault_set(fault, "%s: byte %td: the JSON has ended before", name,
-	          end - text.bytes);
-	cJSON_Delete(root);
-	return NULL;
+	return check_json(name, text, fault)
+	               ? json_read_object(name, 0, text.bytes, text.n, fault)
+	               : NULL;
 }
 
 bool lm_tokenizer_parse(const char *name, const char *text, int64_t bytes,
@@ -133,44 +112,22 @@ bool lm_tokenizer_parse(const char *name, const char *text, int64_t bytes,
 	return good;
 }
 
-static bool parse_file(const char *path, int fd,
-                       struct lm_tokenizer **tokenizer, struct fault *fault)
-{
-	struct stat is;
-
-	if (fstat(fd, &is))
-		return fault_set(fault, "%s: %s", path, strerror(errno));
-	if (!S_ISREG(is.st_mode))
-		return fault_set(fault, "%s: is no plain file", path);
-	if (!is.st_size)
-		return fault_set(fault, "%s: is empty", path);
-	char *const text =
-		mmap(NULL, (size_t)is.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-
-	if (text == MAP_FAILED)
-		return fault_set(fault, "%s: cannot be mapped: %s", path,
-		                 strerror(errno));
-	const bool good =
-		lm_tokenizer_parse(path, text, is.st_size, tokenizer, fault);
-
-	munmap(text, (size_t)is.st_size);
-	return good;
-}
-
 bool lm_tokenizer_open(const char *directory, struct lm_tokenizer **tokenizer,
                        struct fault *fault)
 {
-	char path[4096];
+	struct file_map map;
+	char *const path = lm_path(directory, "tokenizer.json", fault);
 
-	snprintf(path, sizeof(path), "%s/tokenizer.json", directory);
-	/* To open a pipe would wait for who writes into it. */
-	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (!path)
+		return false;
+	bool good = file_map_open(path, &map, fault);
 
-	if (fd < 0)
-		return fault_set(fault, "%s: %s", path, strerror(errno));
-	const bool good = parse_file(path, fd, tokenizer, fault);
-
-	close(fd);
+	if (good) {
+		good = lm_tokenizer_parse(lm_path_shown(path), map.bytes,
+		                          (int64_t)map.n, tokenizer, fault);
+		file_map_close(&map);
+	}
+	free(path);
 	return good;
 }
 
