@@ -69,7 +69,7 @@ static void tile(const struct made_up *m, const struct prefill_shape *shape,
 	}
 }
 
-/* A layer of the sample begins when the one before it has ended. */
+/* The made-up steps again and again; the first one of all is the warm-up. */
 static void tile_steps(const struct made_up *m, struct prefill_shape *shape)
 {
 	struct prefill_step *const steps =

@@ -10,7 +10,7 @@
 
 uint64_t lab_seed;
 
-static int32_t draw(int32_t n)
+int32_t lab_draw(int32_t n)
 {
 	return (int32_t)(rng_next(&lab_seed) % (uint64_t)n);
 }
@@ -58,13 +58,13 @@ static void draw_tokens(struct lab *lab, const struct lab_input *input)
 	                                 sizeof(*lab->shape.steps));
 	for (int32_t s = 0; s < n; s++) {
 		struct prefill_step *step = &lab->shape.steps[s / input->batch];
-		const int32_t length = 1 + draw(input->length);
+		const int32_t length = 1 + lab_draw(input->length);
 
 		lab->first_token[s] = at;
 		step->n_tokens += length;
 		step->n_sequences++;
 		for (int32_t i = 0; i < length; i++)
-			lab->tokens[at++] = draw(lab->shape.vocab);
+			lab->tokens[at++] = lab_draw(lab->shape.vocab);
 	}
 	for (int32_t i = 0; i <= input->n_steps; i++)
 		lab->first_sequence[i] = i * input->batch;

@@ -38,6 +38,9 @@ struct lab_run {
 
 extern uint64_t lab_seed; /* goes on with every draw */
 
+/* 0..n-1 */
+int32_t lab_draw(int32_t n);
+
 void lab_open(struct lab *lab, const struct tiny_shape *tiny,
               const struct lab_input *input);
 void lab_close(struct lab *lab);

@@ -8,24 +8,18 @@
 
 #include "../cli/cli_cmocka.h"
 #include "../support/test_seed.h"
-#include "core/bits.h"
 #include "prefill_lab.h"
 
 enum { N_POLICIES = FERRY_BALANCE_EPLB_FERRY + 1, N_SPLITS = 3 };
 
-static int32_t draw(int32_t n)
-{
-	return (int32_t)(rng_next(&lab_seed) % (uint64_t)n);
-}
-
 static struct lab_run any_run(int32_t n_ranks)
 {
 	return (struct lab_run){
-		.policy = (enum ferry_balance_policy)draw(N_POLICIES),
+		.policy = (enum ferry_balance_policy)lab_draw(N_POLICIES),
 		.n_ranks = n_ranks,
-		.replicas = draw(3),
-		.split = (enum ferry_split)draw(N_SPLITS),
-		.start = draw(2) ? PREFILL_START_HOT : PREFILL_START_EVEN,
+		.replicas = lab_draw(3),
+		.split = (enum ferry_split)lab_draw(N_SPLITS),
+		.start = lab_draw(2) ? PREFILL_START_HOT : PREFILL_START_EVEN,
 	};
 }
 
@@ -83,12 +77,12 @@ static void try_shape(const struct tiny_shape *tiny, int32_t n_runs)
 
 	lab_open(&lab, tiny, &input);
 	for (int32_t i = 0; i < n_runs; i++) {
-		struct lab_run how = any_run(2 + draw(3));
+		struct lab_run how = any_run(2 + lab_draw(3));
 
-		lab.job.max_swaps = draw(2);
-		lab.job.max_copies = draw(3) - 1;
-		lab.job.threshold_ppm = draw(2) * 1300000;
-		lab.job.budget_ns = draw(2) ? -1 : draw(100000);
+		lab.job.max_swaps = lab_draw(2);
+		lab.job.max_copies = lab_draw(3) - 1;
+		lab.job.threshold_ppm = lab_draw(2) * 1300000;
+		lab.job.budget_ns = lab_draw(2) ? -1 : lab_draw(100000);
 		lab_check(&lab, &how);
 	}
 	lab_close(&lab);

@@ -12,7 +12,6 @@
 
 #include "../cli/cli_cmocka.h"
 #include "../support/test_seed.h"
-#include "core/bits.h"
 #include "core/clock.h"
 #include "prefill_lab.h"
 
@@ -61,7 +60,7 @@ static void expect_failure(struct lab *lab, const struct lab_run *how,
 }
 
 /* Rank 1 dies at some put of its own, in either thread. */
-static void kill_ranks(bool threads, const char *words)
+static void kill_ranks(bool threads)
 {
 	struct tiny_shape tiny = TINY_SHAPE_INIT;
 	struct lab lab;
@@ -78,8 +77,8 @@ static void kill_ranks(bool threads, const char *words)
 		char fault[64];
 
 		snprintf(fault, sizeof(fault), "kill:rank=1,after=%d",
-		         i ? (int)(rng_next(&lab_seed) % 600) : 0);
-		expect_failure(&lab, &how, fault, words);
+		         i ? lab_draw(600) : 0);
+		expect_failure(&lab, &how, fault, "rank 1");
 	}
 	lab_close(&lab);
 }
@@ -87,13 +86,13 @@ static void kill_ranks(bool threads, const char *words)
 static void test_killed_processes(void **state)
 {
 	(void)state;
-	kill_ranks(false, "rank 1");
+	kill_ranks(false);
 }
 
 static void test_killed_threads(void **state)
 {
 	(void)state;
-	kill_ranks(true, "rank 1");
+	kill_ranks(true);
 }
 
 /* Who stalls longer than the others wait is named. */

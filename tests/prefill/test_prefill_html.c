@@ -244,7 +244,9 @@ static void test_other_steps(void **state)
 	free(text);
 	for (int32_t i = 0; i < MADE_UP_STEPS; i++)
 		steps[i].warm_up = true;
-	free(page_of(&report));
+	text = page_of(&report);
+	has(text, "all are warm-up, so that there are no totals");
+	free(text);
 }
 
 static void check_ranks(int32_t n_ranks)
