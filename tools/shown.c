@@ -2,7 +2,6 @@
 /* Texts of users, in UTF-8 and in one line. */
 #include "shown.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -31,8 +30,7 @@ size_t shown_character(const char *text)
 	return c < least[n] || c > 0x10ffff || surrogate ? 0 : n;
 }
 
-/* C0, DEL and C1. */
-static bool is_control(const char *text, size_t n)
+bool shown_is_control(const char *text, size_t n)
 {
 	const unsigned char *const s = (const unsigned char *)text;
 
@@ -48,7 +46,7 @@ static char *copy(const char *text, bool controls)
 
 	while (*text) {
 		const size_t n = shown_character(text);
-		const bool hidden = !controls && is_control(text, n);
+		const bool hidden = !controls && shown_is_control(text, n);
 		const char *const from = !n ? replacement : hidden ? "?" : text;
 		const size_t bytes = !n       ? sizeof(replacement) - 1
 		                     : hidden ? 1

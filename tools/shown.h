@@ -6,10 +6,14 @@
 #ifndef FERRY_SHOWN_H
 #define FERRY_SHOWN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Bytes of the UTF-8 character at a text; 0: there is none. */
 size_t shown_character(const char *text);
+
+/* Is the character of n bytes a control character: C0, DEL, C1? */
+bool shown_is_control(const char *text, size_t n);
 
 /* A copy in which U+FFFD stands for bytes that are no UTF-8; free() frees it.
  * Ends the program without memory, as the next one. */

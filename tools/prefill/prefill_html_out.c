@@ -21,12 +21,9 @@ void html_put(struct html *h, const char *fmt, ...)
 /* Bytes of the character at a text, which HTML may hold; 0: there is none. */
 static size_t character_bytes(const char *text)
 {
-	const unsigned char *const s = (const unsigned char *)text;
 	const size_t n = shown_character(text);
-	const bool control = (n == 1 && (s[0] < 0x20 || s[0] == 0x7f)) ||
-	                     (n == 2 && s[0] == 0xc2 && s[1] < 0xa0);
 
-	return control ? 0 : n;
+	return shown_is_control(text, n) ? 0 : n;
 }
 
 static const char *escape(char c)
