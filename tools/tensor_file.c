@@ -10,7 +10,11 @@
 
 #include "json_read.h"
 
-enum { LENGTH_BYTES = 8 };
+enum {
+	LENGTH_BYTES = 8,
+	/* The limit of the safetensors library. */
+	MAX_HEADER_BYTES = 100 * 1000 * 1000,
+};
 
 static const struct {
 	const char *name;
@@ -33,7 +37,8 @@ struct header {
 	struct fault *fault;
 };
 
-int32_t tensor_type_bytes(enum tensor_type type)
+/* Bytes of an element; 0 for TENSOR_OTHER. */
+static int32_t type_bytes(enum tensor_type type)
 {
 	return type == TENSOR_OTHER ? 0 : types[type].bytes;
 }
@@ -62,14 +67,14 @@ static bool parse(struct header *h)
 	const size_t behind = f->n - LENGTH_BYTES;
 
 	memcpy(&n, f->bytes, sizeof(n));
-	if (n > TENSOR_MAX_HEADER_BYTES || n > behind)
+	if (n > MAX_HEADER_BYTES || n > behind)
 		return fault_set(h->fault,
 		                 "%s: byte 0: the header has %" PRIu64
 		                 " bytes, allowed are 0..%zu",
 		                 f->name, n,
-		                 behind < TENSOR_MAX_HEADER_BYTES
+		                 behind < MAX_HEADER_BYTES
 		                         ? behind
-		                         : (size_t)TENSOR_MAX_HEADER_BYTES);
+		                         : (size_t)MAX_HEADER_BYTES);
 	f->data_at = LENGTH_BYTES + (size_t)n;
 	h->json =
 		json_read_object(f->name, LENGTH_BYTES, f->bytes + LENGTH_BYTES,
@@ -142,7 +147,7 @@ static bool read_shape(const struct header *h, struct tensor *t,
 
 static bool shape_bytes(const struct tensor *t, int64_t *n)
 {
-	*n = tensor_type_bytes(t->type);
+	*n = type_bytes(t->type);
 	for (int32_t d = 0; d < t->n_dims; d++)
 		if (__builtin_mul_overflow(*n, t->dims[d], n))
 			return false;
@@ -346,7 +351,7 @@ static bool check_gap(const struct tensor_file *f, size_t from, size_t to,
 static bool check_aligned(const struct tensor_file *f, const struct tensor *t,
                           size_t at, struct fault *fault)
 {
-	const int32_t n = tensor_type_bytes(t->type);
+	const int32_t n = type_bytes(t->type);
 
 	if (!n || at % (size_t)n == 0)
 		return true;

@@ -15,7 +15,6 @@
 enum {
 	TENSOR_MAX_DIMS = 8,
 	TENSOR_DTYPE_BYTES = 16,
-	TENSOR_MAX_HEADER_BYTES = 100 * 1000 * 1000,
 };
 
 /* Whose elements have a size that is known here; others have TENSOR_OTHER. */
@@ -82,9 +81,6 @@ const char *tensor_file_metadata(const struct tensor_file *file,
  * a multiple of 8.
  */
 bool tensor_file_check(const struct tensor_file *file, struct fault *fault);
-
-/* Bytes of an element; 0 for TENSOR_OTHER. */
-int32_t tensor_type_bytes(enum tensor_type type);
 
 /* "[64, 128]"; returns text. */
 enum { TENSOR_SHAPE_BYTES = TENSOR_MAX_DIMS * 22 + 3 };
