@@ -51,5 +51,6 @@ void *alloc_shared(size_t bytes)
 
 void alloc_shared_free(void *memory, size_t bytes)
 {
-	munmap(memory, bytes ? bytes : 1);
+	if (memory)
+		munmap(memory, bytes ? bytes : 1);
 }

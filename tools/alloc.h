@@ -17,6 +17,7 @@ void *alloc_or_exit(size_t n, size_t size);
  * alloc_shared_free with the same size. Ends the program when short.
  */
 void *alloc_shared(size_t bytes);
+/* NULL is good. */
 void alloc_shared_free(void *memory, size_t bytes);
 
 #endif

@@ -164,7 +164,6 @@ static int run_policy(struct command *c, struct prefill_run *run)
 
 	if (status != EXIT_GOOD)
 		return status;
-	prefill_input_name(&c->input, run);
 	c->job.start_loads = run->loads;
 	prefill_compare(&c->shape, c->args.check ? &c->truth : &c->runs[0],
 	                run);
@@ -231,8 +230,7 @@ static int run_all(struct command *c, int argc, char **argv)
 
 	for (int32_t i = 0; i < c->policies.n; i++)
 		prefill_run_close(&c->shape, &c->runs[i]);
-	if (c->truth.cells)
-		prefill_run_close(&c->shape, &c->truth);
+	prefill_run_close(&c->shape, &c->truth);
 	return status;
 }
 

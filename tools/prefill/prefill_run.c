@@ -63,11 +63,8 @@ void prefill_run_close(const struct prefill_shape *shape,
 	alloc_shared_free(run->predicted, s.loads);
 	alloc_shared_free(run->sequences, s.sequences);
 	alloc_shared_free(run->step_spans, s.spans);
-	if (run->topk_ids)
-		alloc_shared_free(run->topk_ids, s.ids);
-	if (run->predicted_ids)
-		alloc_shared_free(run->predicted_ids, s.ids);
-	run->topk_ids = run->predicted_ids = NULL;
+	alloc_shared_free(run->topk_ids, s.ids);
+	alloc_shared_free(run->predicted_ids, s.ids);
 }
 
 static int run_crew(struct prefill_setup *setup)

@@ -129,23 +129,18 @@ bool prefill_setup_open(struct prefill_setup *setup,
 	return prefill_place(setup, fault);
 }
 
-static void free_shared(void *memory, size_t bytes)
-{
-	if (memory)
-		alloc_shared_free(memory, bytes);
-}
-
 void prefill_setup_close(struct prefill_setup *setup)
 {
 	const struct amounts n = amounts_of(setup);
 
 	free(setup->slots_of_rank);
 	free(setup->first);
-	free_shared(setup->notes, n.ranks * sizeof(*setup->notes));
-	free_shared(setup->counts, n.counts * sizeof(*setup->counts));
-	free_shared(setup->foreseen, n.counts * sizeof(*setup->foreseen));
-	free_shared(setup->served, n.slots * sizeof(*setup->served));
-	free_shared(setup->quotas, n.slots * sizeof(*setup->quotas));
-	free_shared(setup->step_spans, n.steps * sizeof(*setup->step_spans));
-	free_shared(setup->start_ns, sizeof(*setup->start_ns));
+	alloc_shared_free(setup->notes, n.ranks * sizeof(*setup->notes));
+	alloc_shared_free(setup->counts, n.counts * sizeof(*setup->counts));
+	alloc_shared_free(setup->foreseen, n.counts * sizeof(*setup->foreseen));
+	alloc_shared_free(setup->served, n.slots * sizeof(*setup->served));
+	alloc_shared_free(setup->quotas, n.slots * sizeof(*setup->quotas));
+	alloc_shared_free(setup->step_spans,
+	                  n.steps * sizeof(*setup->step_spans));
+	alloc_shared_free(setup->start_ns, sizeof(*setup->start_ns));
 }
