@@ -24,7 +24,7 @@ static void add_predictions(cJSON *o, const struct prefill_totals *t)
 	const bool known = t->n_predicted > 0;
 
 	json_add_ratio(o, "predicted_share",
-	               prefill_share(t->n_predicted, t->n_cells) / 100);
+	               prefill_share(t->n_predicted, t->n_cells));
 	add_known(o, "ratio_predicted_before", known,
 	          t->ratio_predicted_before);
 	add_known(o, "ratio_predicted_after", known, t->ratio_predicted_after);
@@ -68,9 +68,9 @@ static void add_totals(cJSON *o, const struct prefill_shape *shape,
 	json_add_ratio(o, "moves_mean", t->moves_mean);
 	json_add_ratio(o, "experts_fetched_mean", prefill_fetched(shape, t));
 	json_add_ratio(o, "layers_moved_share",
-	               prefill_share(t->n_moved, t->n_cells) / 100);
+	               prefill_share(t->n_moved, t->n_cells));
 	add_known(o, "layers_improved_share", t->n_moved > 0,
-	          prefill_share(t->n_improved, t->n_moved) / 100);
+	          prefill_share(t->n_improved, t->n_moved));
 	cJSON_AddNumberToObject(o, "moved_bytes", (double)t->moved_bytes);
 	add_times(o, t);
 	add_known(o, "nll_mean", shape->all_logits && t->n_tokens > 0,

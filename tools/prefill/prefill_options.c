@@ -53,7 +53,7 @@ static const struct opt options[] = {
          "spare slots of each rank and layer, for copies: ferry's as long as "
          "they pay, eplb's until its next placement"},
 	{"split", 0, OPT_CHOICE, AT(split), "RULE", "exact", 0, 0,
-         balance_splits,
+         prefill_split_names,
          "who serves the tokens of a replicated expert: even; quota, by "
          "predicted loads; exact, by the true ones"},
 	{"threshold", 0, OPT_TEXT, AT(threshold), "X", NULL, 0, 0, NULL,

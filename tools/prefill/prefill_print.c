@@ -219,8 +219,9 @@ static void print_total(const struct prefill_report *r,
 	column(t.n_predicted > 0, 6, 3, t.topk_hit);
 	column(true, 6, 2, t.moves_mean);
 	column(true, 7, 2, prefill_fetched(r->job->shape, &t));
-	printf(" %5.0f%%", prefill_share(t.n_moved, t.n_cells));
-	column(t.n_moved > 0, 7, 1, prefill_share(t.n_improved, t.n_moved));
+	printf(" %5.0f%%", 100 * prefill_share(t.n_moved, t.n_cells));
+	column(t.n_moved > 0, 7, 1,
+	       100 * prefill_share(t.n_improved, t.n_moved));
 	printf("%s %8.2f %9.2f", t.n_moved ? "%" : " ",
 	       (double)t.exposed_ns / 1e6, (double)t.total_ns / 1e6);
 	print_against(t.total_ns, off_ns(r, -1));

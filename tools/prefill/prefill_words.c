@@ -50,7 +50,7 @@ const char *prefill_fabric(const struct prefill_job *job)
 
 double prefill_share(int64_t part, int64_t of)
 {
-	return of ? 100 * (double)part / (double)of : 0;
+	return of ? (double)part / (double)of : 0;
 }
 
 double prefill_fetched(const struct prefill_shape *shape,

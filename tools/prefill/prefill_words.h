@@ -21,7 +21,7 @@ void prefill_swaps(const struct prefill_job *job, char text[16]);
 /* The one that is used. */
 const char *prefill_fabric(const struct prefill_job *job);
 
-/* In percent; 0 of nothing. */
+/* 0 of nothing. */
 double prefill_share(int64_t part, int64_t of);
 
 /* Experts that ranks had to fetch, of a layer in a step. */
