@@ -211,10 +211,24 @@ static int run(struct command *c)
 	return written && c->report.bits_equal ? EXIT_GOOD : EXIT_FAILED;
 }
 
+/* Before the first run, which may be one of OFF. */
+static bool check_memory(const struct command *c)
+{
+	struct fault fault;
+
+	for (int32_t i = 0; i < c->policies.n; i++)
+		if (c->policies.each[i] != FERRY_BALANCE_OFF)
+			return prefill_memory_check(&c->job, &fault) ||
+			       fail(&fault);
+	return true;
+}
+
 /* Model and texts are at hand. */
 static int run_all(struct command *c, int argc, char **argv)
 {
 	make_shape(c);
+	if (!check_memory(c))
+		return EXIT_FAILED;
 	open_runs(c);
 	c->report = (struct prefill_report){
 		.job = &c->job,

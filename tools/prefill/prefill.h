@@ -55,6 +55,11 @@ int prefill_run_ranks(const struct prefill_job *job, struct prefill_run *run);
 bool prefill_run_alone(const struct prefill_job *job, struct prefill_run *run,
                        struct fault *fault);
 
+/* Bytes of the copies of all experts that runs but those of OFF make, on all
+ * ranks; and whether the machine has them left. */
+int64_t prefill_pool_bytes(const struct prefill_shape *shape);
+bool prefill_memory_check(const struct prefill_job *job, struct fault *fault);
+
 /* Arrays of a run in shared memory, zeroed; exits without memory. */
 void prefill_run_open(const struct prefill_shape *shape, bool record,
                       struct prefill_run *run);

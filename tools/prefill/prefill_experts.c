@@ -32,17 +32,14 @@ static void copy_layer(const struct prefill_rank *r, int32_t layer)
 	}
 }
 
-/*
- * A plan may bring a rank a new expert in each of its slots, and what it used
- * is free after the next one: twice the slots, and no plan is held back.
- */
+/* Alike on all ranks. */
 static int32_t staging(const struct prefill_rank *r)
 {
 	int32_t most = 1;
 
 	for (int32_t i = 0; i < r->me->crew->n_ranks; i++)
 		most = (int32_t)max_i64(most, r->setup->slots_of_rank[i]);
-	return r->me->crew->n_ranks > 1 ? 2 * most : 1;
+	return prefill_staging(r->me->crew->n_ranks, most);
 }
 
 bool prefill_experts_open(struct prefill_rank *rank)

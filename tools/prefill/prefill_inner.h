@@ -63,6 +63,16 @@ bool prefill_setup_open(struct prefill_setup *setup,
                         struct fault *fault);
 void prefill_setup_close(struct prefill_setup *setup);
 
+/*
+ * Room of a rank for experts on their way. A plan may bring it a new one in
+ * each of its slots, and what it used is free after the next plan: twice the
+ * slots of the largest rank, and no plan is held back.
+ */
+static inline int32_t prefill_staging(int32_t n_ranks, int32_t most_slots)
+{
+	return n_ranks > 1 ? 2 * most_slots : 1;
+}
+
 /* Fills setup->first, as the job wants experts to start. */
 bool prefill_place(struct prefill_setup *setup, struct fault *fault);
 
