@@ -19,6 +19,7 @@
 #include "alloc.h"
 #include "lm_layer.h"
 #include "lm_tokenizer.h"
+#include "tiny_model.h"
 
 /* Of logits: sums have other orders there, and angles are of fp32. */
 static const double tolerance = 1e-4;
@@ -26,26 +27,6 @@ static const double tolerance = 1e-4;
 static struct lm_model model;
 static struct lm_tokenizer *tokenizer;
 static cJSON *golden;
-
-static cJSON *read_json(const char *path)
-{
-	FILE *const file = fopen(path, "rb");
-
-	if (!file)
-		fail_msg("%s cannot be read", path);
-	fseek(file, 0, SEEK_END);
-	const size_t n = (size_t)ftell(file);
-	char *const text = alloc_or_exit(n + 1, 1);
-
-	rewind(file);
-	assert_int_equal(fread(text, 1, n, file), n);
-	fclose(file);
-	cJSON *const json = cJSON_Parse(text);
-
-	free(text);
-	assert_non_null(json);
-	return json;
-}
 
 static const cJSON *item(const cJSON *object, const char *name)
 {
@@ -208,8 +189,14 @@ static int open_all(void **state)
 	static const char directory[] = FERRY_MODELS "/ferry-tiny-moe";
 	struct fault fault;
 
+	size_t n;
+	char *const text =
+		tiny_file_read(FERRY_LM_DATA, "golden_logits.json", &n);
+
 	(void)state;
-	golden = read_json(FERRY_LM_DATA "/golden_logits.json");
+	golden = cJSON_ParseWithLength(text, n);
+	free(text);
+	assert_non_null(golden);
 	if (!lm_model_open(directory, &model, &fault) ||
 	    !lm_tokenizer_open(directory, &tokenizer, &fault)) {
 		fprintf(stderr, "%s\n", fault.text);
@@ -235,7 +222,7 @@ int main(void)
 	};
 
 	if (access(FERRY_LM_DATA "/golden_logits.json", R_OK) != 0) {
-		printf("no golden_logits.json yet\n");
+		printf("no golden_logits.json\n");
 		return 77;
 	}
 	lm_tile_one_thread();

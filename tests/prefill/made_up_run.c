@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "alloc.h"
+#include "core/bits.h"
 
 static const char *const texts[MADE_UP_TEXTS] = {
 	"texts/c.txt", "texts/prose.txt", "texts/ja.txt"};
@@ -17,19 +18,9 @@ static const int64_t left[MADE_UP_RUNS] = {100, 70, 20};
 static char words[3][8] = {"prefill", "--model", "made-up"};
 static char *argv[] = {words[0], words[1], words[2], NULL};
 
-/* The same everywhere: splitmix64. */
-static uint64_t draw(uint64_t *state)
-{
-	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
-}
-
 static double unit(uint64_t *state)
 {
-	return (double)(draw(state) >> 11) * 0x1p-53;
+	return (double)(rng_next(state) >> 11) * 0x1p-53;
 }
 
 /* Favours low numbers, turned round by text and layer. */
@@ -49,7 +40,7 @@ static bool is_among(const int32_t *ids, int32_t n, int32_t id)
 	return false;
 }
 
-/* Different ids; each is as in `truth` with probability `keep`. */
+/* Different ids; where there is a truth, four of five are as in it. */
 static void draw_ids(uint64_t *state, int32_t text, int32_t layer,
                      const int32_t *truth, int32_t *ids)
 {

@@ -147,7 +147,7 @@ static void open_runs(struct command *c)
 
 static bool run_alone(struct command *c)
 {
-	struct fault fault;
+	struct fault fault = {""};
 
 	prefill_run_open(&c->shape, false, &c->truth);
 	c->truth.name = "without ranks";
@@ -250,7 +250,7 @@ static int run_all(struct command *c, int argc, char **argv)
 
 static int with_model(struct command *c, int argc, char **argv)
 {
-	struct fault fault;
+	struct fault fault = {""};
 	int status = EXIT_FAILED;
 
 	if (!prefill_outputs_spare(&c->args, &c->model))
@@ -273,7 +273,7 @@ static int with_model(struct command *c, int argc, char **argv)
 int cmd_prefill(int argc, char **argv)
 {
 	struct command *const c = alloc_or_exit(1, sizeof(*c));
-	struct fault fault;
+	struct fault fault = {""};
 	int status =
 		prefill_options(argc, argv, &c->args, &c->job, &c->policies);
 
