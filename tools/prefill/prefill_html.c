@@ -32,7 +32,7 @@ static void head(struct page *page)
 	html_put(h, "</head>\n");
 }
 
-/* Stripes of exposed time, for all pictures. */
+/* Stripes of time that is waited, for all pictures. */
 static void stripes(struct page *page)
 {
 	html_put(

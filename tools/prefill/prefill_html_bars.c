@@ -93,7 +93,7 @@ static const char *explain(enum prefill_stage stage)
 	case PREFILL_MIGRATE:
 		return "experts on their way";
 	case PREFILL_COMMIT:
-		return "waiting for them: exposed";
+		return "waiting for them";
 	case PREFILL_DISPATCH:
 		return "tokens to their experts";
 	case PREFILL_COMBINE:

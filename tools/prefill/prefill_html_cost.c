@@ -29,9 +29,10 @@ static void summary(struct page *page)
 	html_put(h,
 	         " moved %s of weights: in %s of %s cases, a layer in a step "
 	         "each, of which %s became more even by it. Sending experts "
-	         "took %s in all, beside attention. Before they went on, ranks "
-	         "waited until all had what they need: %s at most, the time "
-	         "that is exposed, or %s of the whole.",
+	         "took %s in all, beside attention. When all ranks were done "
+	         "with "
+	         "attention, it took them another %s until all had what they "
+	         "need: the time that is exposed, %s of the whole.",
 	         word_bytes((double)t->moved_bytes).text,
 	         word_count(t->n_moved).text, word_count(t->n_cells).text,
 	         word_percent(share((double)t->n_improved, (double)t->n_moved))
@@ -141,7 +142,8 @@ void page_cost(struct page *page)
 	         "</div>\n<p class=\"legend\"><span><svg class=\"key\" "
 	         "width=\"24\" height=\"12\" aria-hidden=\"true\"><rect "
 	         "class=\"s3\" width=\"24\" height=\"12\"/></svg>exposed: "
-	         "ranks wait until all have their experts</span></p>\n");
+	         "attention is done, not all ranks have their "
+	         "experts</span></p>\n");
 	table(page);
 	section_close(page);
 }
