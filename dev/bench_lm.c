@@ -57,6 +57,8 @@ static double product(struct lm_tile_work *work, int32_t n_out, int32_t n_in,
 	float *const in = memory((size_t)n_rows * (size_t)n_in, sizeof(*in));
 	float *const out = memory((size_t)n_rows * (size_t)n_out, sizeof(*in));
 	const struct lm_matrix weight = {halves, LM_BF16, n_out, n_in};
+	const struct lm_rows from = {in, (size_t)n_in, false};
+	const struct lm_rows to = {out, (size_t)n_out, false};
 	const double flops = 2.0 * n_out * n_in * n_rows;
 	const int32_t times = 1 + (int32_t)(2e8 / flops);
 	uint64_t least = UINT64_MAX;
@@ -68,8 +70,7 @@ static double product(struct lm_tile_work *work, int32_t n_out, int32_t n_in,
 		const uint64_t start = cpu_ns();
 
 		for (int32_t i = 0; i < times; i++)
-			lm_tile_matmul(work, &weight, in, (size_t)n_in, n_rows,
-			               out, (size_t)n_out);
+			lm_tile_product(work, &weight, &from, n_rows, &to);
 		const uint64_t ns = cpu_ns() - start;
 
 		least = ns < least ? ns : least;

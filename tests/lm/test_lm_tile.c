@@ -57,8 +57,10 @@ static float *floats(size_t n)
 
 static void product(const struct made *m, int32_t n_rows)
 {
-	assert_true(lm_tile_matmul(m->work, &m->weight, m->in, m->in_stride,
-	                           n_rows, m->out, m->out_stride));
+	const struct lm_rows in = {m->in, m->in_stride, false};
+	const struct lm_rows out = {m->out, m->out_stride, false};
+
+	assert_true(lm_tile_product(m->work, &m->weight, &in, n_rows, &out));
 }
 
 static enum lm_type random_type(void)

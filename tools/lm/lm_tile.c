@@ -179,14 +179,3 @@ bool lm_tile_product(struct lm_tile_work *work, const struct lm_matrix *weight,
 	}
 	return true;
 }
-
-bool lm_tile_matmul(struct lm_tile_work *work, const struct lm_matrix *weight,
-                    const float *in, size_t in_stride, int32_t n_rows,
-                    float *out, size_t out_stride)
-{
-	/* The product does not write its input. */
-	const struct lm_rows from = {(float *)(uintptr_t)in, in_stride, false};
-	const struct lm_rows to = {out, out_stride, false};
-
-	return lm_tile_product(work, weight, &from, n_rows, &to);
-}

@@ -36,15 +36,7 @@ bool lm_tile_reserve(struct lm_tile_work *work, int32_t n_out, int32_t n_in);
 void lm_tile_one_thread(void);
 
 /*
- * out[i][j] = sum over c of in[i][c] * weight[j][c], for n_rows rows; strides
- * in floats. in and out do not overlap. False where memory ran out.
- */
-bool lm_tile_matmul(struct lm_tile_work *work, const struct lm_matrix *weight,
-                    const float *in, size_t in_stride, int32_t n_rows,
-                    float *out, size_t out_stride);
-
-/*
- * The same for rows that lie in lanes: tile after tile, in each the first
+ * Rows lie one after the other, or in lanes: tile after tile, in each the first
  * elements of its LM_TILE_ROWS rows side by side, then the second ones. Element
  * c of row r of n columns: at [(r / T * n + c) * T + r % T]. The last tile is
  * whole; what its surplus rows have does not matter to the others.
@@ -55,6 +47,10 @@ struct lm_rows {
 	bool lanes;
 };
 
+/*
+ * out[i][j] = sum over c of in[i][c] * weight[j][c], for n_rows rows. in is not
+ * written, and does not overlap out. False where memory ran out.
+ */
 bool lm_tile_product(struct lm_tile_work *work, const struct lm_matrix *weight,
                      const struct lm_rows *in, int32_t n_rows,
                      const struct lm_rows *out);
