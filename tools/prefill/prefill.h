@@ -22,7 +22,7 @@ enum prefill_start {
 struct prefill_job {
 	const char *name; /* before messages: "ferry prefill" */
 	const struct lm_model *model;
-	struct prefill_shape *shape;
+	const struct prefill_shape *shape;
 	const int32_t *tokens;         /* [shape->n_tokens], step by step */
 	const int64_t *first_token;    /* [n_sequences] in tokens, rising */
 	const int32_t *first_sequence; /* [n_steps + 1] */
