@@ -317,7 +317,7 @@ static void make_shape(struct made_up *m, int32_t n_ranks)
 		.all_logits = true,
 		.model = "made-up",
 		.texts = texts,
-		.order = "by-text",
+		.order = PREFILL_BY_TEXT,
 		.steps = m->steps,
 	};
 }

@@ -108,7 +108,7 @@ static void make_shape(struct command *c)
 		.all_logits = c->args.logits,
 		.model = c->model_name,
 		.texts = (const char *const *)c->names,
-		.order = prefill_order_names[c->args.order],
+		.order = (enum prefill_order)c->args.order,
 		.steps = c->input.steps,
 	};
 	for (int t = 0; t < LM_EXPERT_TENSORS; t++)

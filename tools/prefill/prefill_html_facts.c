@@ -63,16 +63,16 @@ static void fact_model(struct page *page)
 	fact_close(page);
 }
 
-static const char *order_text(const char *order)
+static const char *order_text(enum prefill_order order)
 {
-	if (!order)
-		return "";
-	if (!strcmp(order, "by-text"))
+	switch (order) {
+	case PREFILL_BY_TEXT:
 		return ", one text after the other";
-	if (!strcmp(order, "mixed"))
+	case PREFILL_MIXED:
 		return ", texts in turn";
-	if (!strcmp(order, "blended"))
+	case PREFILL_BLENDED:
 		return ", each with sequences of several texts";
+	}
 	return "";
 }
 

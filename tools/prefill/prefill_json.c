@@ -278,7 +278,8 @@ static void add_question(cJSON *meta, const struct prefill_report *r)
 	cJSON_AddBoolToObject(meta, "threads", job->threads);
 	cJSON_AddNumberToObject(meta, "batch", shape->batch);
 	cJSON_AddNumberToObject(meta, "length", shape->length);
-	cJSON_AddStringToObject(meta, "order", shape->order);
+	cJSON_AddStringToObject(meta, "order",
+	                        prefill_order_names[shape->order]);
 	cJSON_AddNumberToObject(meta, "warm_up", prefill_n_warm_up(shape));
 	add_budget(meta, job);
 	add_swaps(meta, job);

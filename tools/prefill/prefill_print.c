@@ -86,7 +86,8 @@ static void print_steps(const struct prefill_shape *shape)
 	const int32_t warm_up = prefill_n_warm_up(shape);
 
 	printf("# steps    %d (%s), of up to %d sequences of up to %d tokens",
-	       shape->n_steps, shape->order, shape->batch, shape->length);
+	       shape->n_steps, prefill_order_names[shape->order], shape->batch,
+	       shape->length);
 	if (warm_up)
 		printf(", warm-up %d", warm_up);
 	puts("");

@@ -84,6 +84,13 @@ struct prefill_sequence {
 	double nll; /* sum over its tokens but the first; 0 with last */
 };
 
+/* Which sequences are together, and which steps follow each other. */
+enum prefill_order {
+	PREFILL_BY_TEXT, /* all steps of the first text, of the next ... */
+	PREFILL_MIXED,   /* texts take turns, step by step */
+	PREFILL_BLENDED, /* texts take turns, sequence by sequence */
+};
+
 /* What is the same in all runs. */
 struct prefill_shape {
 	int32_t n_ranks, n_layers, n_experts, topk, hidden, vocab;
@@ -95,7 +102,7 @@ struct prefill_shape {
 	bool all_logits;          /* of all tokens, not of the last one only */
 	const char *model;        /* directory */
 	const char *const *texts; /* [n_texts] names */
-	const char *order;        /* of steps: "by-text" and so on */
+	enum prefill_order order;
 	struct prefill_step *steps;
 };
 

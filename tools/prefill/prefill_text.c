@@ -11,8 +11,6 @@
 #include "../file_map.h"
 #include "../shown.h"
 
-const char *const prefill_order_names[] = {"by-text", "mixed", "blended", NULL};
-
 /* The tokenizer may know more than the model does. */
 static bool check_tokens(const struct prefill_text *text, int32_t vocab,
                          struct fault *fault)

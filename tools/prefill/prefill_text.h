@@ -13,15 +13,6 @@ enum {
 	PREFILL_LEAST_REST = 16,  /* what is shorter is no sequence */
 };
 
-/* Which sequences are together, and which steps follow each other. */
-enum prefill_order {
-	PREFILL_BY_TEXT, /* all steps of the first text, of the next ... */
-	PREFILL_MIXED,   /* texts take turns, step by step */
-	PREFILL_BLENDED, /* texts take turns, sequence by sequence */
-};
-
-extern const char *const prefill_order_names[];
-
 struct prefill_text {
 	const char *name; /* the caller's path, or the end of it */
 	int32_t *tokens;

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+const char *const prefill_order_names[] = {"by-text", "mixed", "blended", NULL};
 const char *const prefill_start_names[] = {"even", "hot", NULL};
 const char *const prefill_split_names[] = {"even", "quota", "exact", NULL};
 const char *const prefill_logits_names[] = {"last", "all", NULL};

@@ -5,6 +5,7 @@
 
 #include "prefill.h"
 
+extern const char *const prefill_order_names[];
 extern const char *const prefill_start_names[];
 extern const char *const prefill_split_names[];
 extern const char *const prefill_logits_names[];
