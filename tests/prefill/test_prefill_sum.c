@@ -100,6 +100,11 @@ static void test_a_layer_and_a_step(void **state)
 	assert_int_equal(t.n_cells, 2);
 	assert_true(t.ratio_before == 0.5);
 	assert_int_equal(t.n_tokens, 3);
+	prefill_sum_step(&shape, &run, 2, &t);
+	assert_int_equal(t.n_tokens, 5);
+	prefill_sum_step(&shape, &run, 3, &t);
+	assert_int_equal(t.n_tokens, 6 + 7);
+	assert_true(t.nll_mean == (30.0 + 40) / (5 + 6));
 }
 
 static void test_means_of_what_was_predicted(void **state)

@@ -109,16 +109,37 @@ static void divide(double *sum, int64_t n)
 	*sum = n ? *sum / (double)n : 0;
 }
 
+/* The first sequence of c->step: they are in the order of steps. */
+static int32_t first_sequence(const struct choice *c)
+{
+	int32_t low = 0, high = c->step < 0 ? 0 : c->shape->n_sequences;
+
+	while (low < high) {
+		const int32_t middle = low + (high - low) / 2;
+
+		if (c->run->sequences[middle].step < c->step)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static bool is_behind(const struct choice *c, int32_t sequence)
+{
+	return sequence == c->shape->n_sequences ||
+	       (c->step >= 0 && c->run->sequences[sequence].step != c->step);
+}
+
 static void add_sequences(const struct choice *c, struct prefill_totals *t)
 {
 	int64_t n_foreseen = 0; /* tokens that had one before them */
 
-	for (int32_t i = 0; i < c->shape->n_sequences; i++) {
+	for (int32_t i = first_sequence(c); !is_behind(c, i); i++) {
 		const struct prefill_sequence *const s = &c->run->sequences[i];
 
-		if (c->step >= 0 ? s->step != c->step
-		                 : c->shape->steps[s->step].warm_up ||
-		                           (c->text >= 0 && s->text != c->text))
+		if (c->step < 0 && (c->shape->steps[s->step].warm_up ||
+		                    (c->text >= 0 && s->text != c->text)))
 			continue;
 		t->n_tokens += s->n_tokens;
 		t->nll_mean += s->nll;
