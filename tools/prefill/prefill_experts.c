@@ -61,7 +61,9 @@ bool prefill_experts_open(struct prefill_rank *rank)
 		return false;
 	for (int32_t l = 0; l < config.n_layers; l++)
 		copy_layer(rank, l);
-	return true;
+	/* Disks may take minutes, which opening anything does not wait. */
+	return crew_good(rank->me, ferry_world_barrier(rank->world),
+	                 "copying experts");
 }
 
 static void find(const struct prefill_rank *r, int32_t layer,

@@ -2,6 +2,7 @@
 /* The options of ferry prefill, in the library's units. */
 #include "prefill_options.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,6 +11,10 @@
 #include "../balance_args.h"
 #include "../fabric_choice.h"
 #include "prefill_words.h"
+
+/* Ranks wait for those with more tokens, or with slower disks: for minutes of
+ * a large model. One that died is noticed at once anyway. */
+enum { TIMEOUT_MS = 30 * 60 * 1000 };
 
 #define AT(field) offsetof(struct prefill_args, field)
 
@@ -208,6 +213,7 @@ static int parse(const struct prefill_args *args, struct prefill_job *job,
 	/* Without spare slots there is nothing to copy into. */
 	job->max_copies = args->replicas ? (int32_t)args->replicas : -1;
 	job->progress = isatty(STDERR_FILENO);
+	job->timeout_ms = getenv("FERRY_TIMEOUT_MS") ? 0 : TIMEOUT_MS;
 	if (status == OPT_GO_ON)
 		status = parse_budget(args->budget, job);
 	if (status == OPT_GO_ON)
