@@ -54,6 +54,7 @@ static enum ferry_status compare(struct ferry_balancer *b,
 		{"history_decay_ppm", c->history_decay_ppm},
 		{"thorough", c->thorough},
 		{"spare_copies", c->spare_copies},
+		{"calibrate", c->calibrate},
 	};
 
 	return ferry_agree_numbers(b->world, "balancer_open", mine, own,
@@ -209,12 +210,16 @@ static bool make_layer(struct balancer_layer *l,
 	l->split = p->split;
 	l->first = copy_of(p);
 	l->base = calloc(n_slots, 3 * sizeof(*l->base));
-	l->loads = calloc(n_experts, sizeof(*l->loads));
+	l->foreseen = calloc(n_experts, 4 * sizeof(*l->foreseen));
 	l->seen = calloc(n_experts, sizeof(*l->seen));
-	if (!l->first || !l->base || !l->loads || !l->seen)
+	if (!l->first || !l->base || !l->foreseen || !l->seen)
 		return false;
 	l->next = l->base + n_slots;
 	l->goal = l->next + n_slots;
+	l->loads = l->foreseen + n_experts;
+	l->calibration.n_experts = p->n_experts;
+	l->calibration.predicted = l->loads + n_experts;
+	l->calibration.truth = l->calibration.predicted + n_experts;
 	memcpy(l->base, p->slot_expert, n_slots * sizeof(*l->base));
 	return true;
 }
@@ -347,8 +352,8 @@ static void free_layers(struct ferry_balancer *b)
 		struct balancer_layer *l = &b->layers[i];
 
 		ferry_placement_destroy(l->first);
-		free(l->base); /* and next, and goal */
-		free(l->loads);
+		free(l->base);     /* and next, and goal */
+		free(l->foreseen); /* and loads, and calibration */
 		free(l->seen);
 	}
 	free(b->layers);

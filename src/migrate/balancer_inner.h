@@ -13,6 +13,7 @@
 #include <ferry/balancer.h>
 #include <ferry/eplb.h>
 
+#include "../balance/calibration.h"
 #include "../fabric/world.h"
 #include "experts_inner.h"
 
@@ -36,11 +37,14 @@ struct balancer_layer {
 	int32_t since;   /* commits since EPLB's last placement */
 	int32_t n_seen;  /* observations since the last prediction */
 	/* [n_slots] experts by slot: */
-	int32_t *base;  /* as committed, without copies that come and go */
-	int32_t *next;  /* what base becomes with the commit */
-	int32_t *goal;  /* EPLB's */
-	int64_t *loads; /* [n_experts] predicted, of all ranks */
-	int32_t *seen;  /* [n_experts] own true counts */
+	int32_t *base; /* as committed, without copies that come and go */
+	int32_t *next; /* what base becomes with the commit */
+	int32_t *goal; /* EPLB's */
+	/* [n_experts] of all ranks: */
+	int64_t *foreseen; /* predicted loads */
+	int64_t *loads;    /* what is planned from */
+	struct ferry_calibration calibration;
+	int32_t *seen;                 /* [n_experts] own true counts */
 	struct ferry_placement *first; /* a copy of that at open */
 	struct ferry_balancer_report report;
 };
@@ -87,6 +91,11 @@ static inline bool balancer_plans(const struct ferry_balancer *b)
 static inline bool balancer_has_history(const struct ferry_balancer *b)
 {
 	return b->config.policy & FERRY_BALANCE_EPLB;
+}
+
+static inline bool balancer_calibrates(const struct ferry_balancer *b)
+{
+	return b->config.calibrate && balancer_plans(b);
 }
 
 /* Errors: INVAL (balancer is NULL), RANGE (layer). */

@@ -21,28 +21,42 @@ enum ferry_status ferry_balancer_check(struct ferry_balancer *b,
 	return FERRY_OK;
 }
 
+/* Sum of |predicted - true|. */
+static uint64_t distance(const int64_t *predicted, const int64_t *truth,
+                         int32_t n_experts)
+{
+	uint64_t sum = 0;
+
+	for (int32_t e = 0; e < n_experts; e++) {
+		const int64_t off = truth[e] - predicted[e];
+
+		sum += (uint64_t)(off < 0 ? -off : off);
+	}
+	return sum;
+}
+
 /* The truth about the last prediction, under the placement in force. */
 static enum ferry_status judge(struct ferry_balancer *b, int32_t layer,
                                const int64_t *truth)
 {
 	const struct balancer_layer *l = &b->layers[layer];
 	int64_t first, level;
-	uint64_t all = 0, wrong = 0;
+	uint64_t all = 0;
 
 	FERRY_TRY(ferry_balancer_level(b, l->first, truth, &first));
 	FERRY_TRY(ferry_balancer_level(
 		b, ferry_experts_placement(b->experts, layer), truth, &level));
-	for (int32_t e = 0; e < l->n_experts; e++) {
-		const int64_t off = truth[e] - l->loads[e];
-
+	for (int32_t e = 0; e < l->n_experts; e++)
 		all += (uint64_t)truth[e];
-		if (balancer_plans(b))
-			wrong += (uint64_t)(off < 0 ? -off : off);
-	}
 	pthread_mutex_lock(&b->lock);
 	b->stats.n_compared++;
 	b->stats.true_tokens += all;
-	b->stats.wrong_tokens += wrong;
+	if (balancer_plans(b)) {
+		b->stats.wrong_tokens +=
+			distance(l->foreseen, truth, l->n_experts);
+		b->stats.wrong_planned_tokens +=
+			distance(l->loads, truth, l->n_experts);
+	}
 	b->stats.true_first_ppm +=
 		(uint64_t)ferry_balancer_ppm(b, first, truth, l->n_experts);
 	b->stats.true_ppm +=
@@ -75,12 +89,19 @@ enum ferry_status ferry_balancer_learn(struct ferry_balancer *b, int32_t layer)
 	const int64_t *truth = b->sums + n;
 	const int64_t n_seen = b->sums[2 * n];
 
-	if (l->has_loads && n_seen == b->n_ranks)
+	if (l->has_loads && n_seen == b->n_ranks) {
 		FERRY_TRY(judge(b, layer, truth));
+		if (balancer_calibrates(b))
+			ferry_calibration_add(&l->calibration, l->foreseen,
+			                      truth);
+	}
 	if (balancer_has_history(b) && n_seen > 0)
 		FERRY_TRY(remember(b, layer, truth));
 	l->has_loads = true;
+	memcpy(l->foreseen, b->sums, n * sizeof(*l->foreseen));
 	memcpy(l->loads, b->sums, n * sizeof(*l->loads));
+	if (balancer_calibrates(b))
+		ferry_calibration_apply(&l->calibration, l->foreseen, l->loads);
 	if (balancer_plans(b))
 		return FERRY_OK;
 	/* History is all that EPLB foresees. */

@@ -355,7 +355,7 @@ static void test_header(void **state)
 	                "# ranks    8 processes on fabric shm, experts start "
 	                "even\n"
 	                "# budget   window measured, any swaps, replicas 1, "
-	                "split exact\n"
+	                "split exact, calibrate off\n"
 	                "# text     texts/c.txt: 576 tokens in 24 sequences\n");
 	assert_contains(text, "# steps    7 (by-text), of up to 8 sequences of "
 	                      "up to 24 tokens, warm-up 1\n"

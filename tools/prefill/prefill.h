@@ -35,6 +35,7 @@ struct prefill_job {
 	int64_t threshold_ppm;
 	int32_t eplb_every;
 	int32_t gamma_milli;
+	bool calibrate;     /* as in ferry_balancer_config */
 	int32_t timeout_ms; /* 0: the world's default */
 	enum prefill_start start;
 	/* HOT: [n_layers][n_experts] loads of the first step, where a run has

@@ -289,6 +289,7 @@ static void add_question(cJSON *meta, const struct prefill_report *r)
 	cJSON_AddNumberToObject(meta, "eplb_every", job->eplb_every);
 	json_add_ratio(meta, "gamma",
 	               job->gamma_milli > 0 ? job->gamma_milli / 1e3 : 0);
+	cJSON_AddBoolToObject(meta, "calibrate", job->calibrate);
 	cJSON_AddStringToObject(meta, "start", prefill_start_names[job->start]);
 	cJSON_AddStringToObject(meta, "logits",
 	                        prefill_logits_names[shape->all_logits]);

@@ -138,6 +138,7 @@ static bool open_balancer(struct prefill_rank *r)
 	/* What is copied beyond the plan repairs what was foreseen wrongly. */
 	config.spare_copies = r->setup->split == FERRY_SPLIT_EXACT;
 	config.eplb_every = job->eplb_every;
+	config.calibrate = job->calibrate;
 	return crew_good(r->me,
 	                 ferry_balancer_open(r->world, &config, &r->balancer),
 	                 "opening a balancer");

@@ -51,6 +51,10 @@ static const struct opt options[] = {
 	{"budget", 'B', OPT_TEXT, AT(budget), "HOW", "auto", 0, 0, NULL,
          "time in which the experts of a layer may move: auto, as long as "
          "attention was measured to last; none, no limit; or microseconds"},
+	{"calibrate", 0, OPT_CHOICE, AT(calibrate), "HOW", "on", 0, 0,
+         prefill_switch_names,
+         "freebalance, ferry: plan from predictions corrected by what those of "
+         "past steps got wrong"},
 	{"swaps", 's', OPT_INT, AT(swaps), "N", NULL, 0, FERRY_PLAN_MOVES, NULL,
          "most swaps of a layer in a step; all that pay when not given"},
 	{"replicas", 'r', OPT_INT, AT(replicas), "M", "0", 0, FERRY_PLAN_MOVES,
@@ -210,6 +214,7 @@ static int parse(const struct prefill_args *args, struct prefill_job *job,
 	job->split = (enum ferry_split)args->split;
 	job->start = (enum prefill_start)args->start;
 	job->eplb_every = (int32_t)args->eplb_every;
+	job->calibrate = args->calibrate;
 	/* Without spare slots there is nothing to copy into. */
 	job->max_copies = args->replicas ? (int32_t)args->replicas : -1;
 	job->progress = isatty(STDERR_FILENO);

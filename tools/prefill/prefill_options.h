@@ -11,7 +11,7 @@ struct prefill_args {
 	const char *model;
 	struct opt_texts texts;
 	int64_t ranks, batch, length, steps, warm_up;
-	int order, split, start, logits;
+	int order, calibrate, split, start, logits;
 	const char *balance, *budget, *threshold, *gamma;
 	int64_t swaps; /* -1: not given */
 	int64_t replicas, eplb_every;

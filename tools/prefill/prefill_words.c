@@ -9,6 +9,7 @@ const char *const prefill_order_names[] = {"by-text", "mixed", "blended", NULL};
 const char *const prefill_start_names[] = {"even", "hot", NULL};
 const char *const prefill_split_names[] = {"even", "quota", "exact", NULL};
 const char *const prefill_logits_names[] = {"last", "all", NULL};
+const char *const prefill_switch_names[] = {"off", "on", NULL};
 
 void prefill_bytes(int64_t bytes, char text[32])
 {

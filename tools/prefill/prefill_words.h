@@ -9,6 +9,7 @@ extern const char *const prefill_order_names[];
 extern const char *const prefill_start_names[];
 extern const char *const prefill_split_names[];
 extern const char *const prefill_logits_names[];
+extern const char *const prefill_switch_names[]; /* off, on */
 
 /* "96.0 KiB" */
 void prefill_bytes(int64_t bytes, char text[32]);
