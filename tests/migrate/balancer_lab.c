@@ -49,6 +49,17 @@ static void make_ids(int32_t of_rank, int32_t turn,
 	}
 }
 
+/* A router that always errs alike. */
+static void bias(int32_t counts[BAL_EXPERTS])
+{
+	for (int e = 0; e < BAL_EXPERTS; e += 2) {
+		const int32_t n = counts[e] * 3 / 4;
+
+		counts[e] -= n;
+		counts[e + 1] += n;
+	}
+}
+
 void bal_counts(const struct bal *bal, int32_t of_rank, int32_t turn,
                 bool foreseen, int32_t counts[BAL_EXPERTS])
 {
@@ -66,6 +77,8 @@ void bal_counts(const struct bal *bal, int32_t of_rank, int32_t turn,
 		if (id >= 0)
 			counts[wrong && foreseen ? other : id]++;
 	}
+	if (foreseen && bal->task->biased)
+		bias(counts);
 }
 
 void bal_batch(struct bal *bal, int32_t turn, struct bal_batch *batch)
@@ -349,6 +362,7 @@ void bal_config(struct bal *bal, struct ferry_balancer_config *config)
 	c.threshold_ppm = task->threshold_ppm;
 	c.eplb_every = task->eplb_every;
 	c.spare_copies = task->spare_copies;
+	c.calibrate = task->calibrate;
 	*config = c;
 }
 

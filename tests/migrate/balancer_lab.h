@@ -37,6 +37,8 @@ struct bal_task {
 	int64_t threshold_ppm;
 	bool measured; /* cost by the balancer; else 1 us and 1 ns a byte */
 	bool spare_copies;
+	bool biased; /* most of what even experts get is foreseen for odd ones */
+	bool calibrate;
 	bool always; /* predicts also when that is not wanted */
 };
 

@@ -97,6 +97,10 @@ static void differ(struct rank *rank)
 	RANKS_TEXT(ferry_last_error(),
 	           "threshold_ppm is 1100000 on rank 1, 0 on rank 0");
 	bal_config(m, &config);
+	config.calibrate = rank->rank == 2;
+	RANKS_STATUS(try_open(m, &config), FERRY_MISMATCH);
+	RANKS_TEXT(ferry_last_error(), "calibrate is 1 on rank 2, 0 on rank 0");
+	bal_config(m, &config);
 	m->beta[3] += (int64_t)rank->rank;
 	RANKS_STATUS(try_open(m, &config), FERRY_MISMATCH);
 	RANKS_TEXT(ferry_last_error(), "cost (its hash)");
@@ -277,6 +281,11 @@ static void read_metrics(struct rank *rank)
 	         "phase=\"after\"} %llu.%06llu\n",
 	         rank->rank, (unsigned long long)s.after_ppm / 1000000,
 	         (unsigned long long)s.after_ppm % 1000000);
+	RANKS_TEXT(text, want);
+	snprintf(want, sizeof(want),
+	         "ferry_balancer_wrong_planned_tokens_total{balancer=\"moe\","
+	         "rank=\"%d\"} %llu\n",
+	         rank->rank, (unsigned long long)s.wrong_planned_tokens);
 	RANKS_TEXT(text, want);
 	RANKS_EQ(ferry_balancer_metrics(m->balancer, "moe", cut, sizeof(cut)),
 	         n);
