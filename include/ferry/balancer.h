@@ -90,11 +90,8 @@ struct ferry_balancer_config {
 	int32_t history_decay_ppm;
 	bool thorough;     /* FERRY: as in struct ferry_plan_in */
 	bool spare_copies; /* the same; with split EXACT only */
-	/*
-	 * FREEBALANCE, FERRY: plan from predictions that are corrected by what
-	 * those of past steps got wrong, expert by expert. Helps where an early
-	 * router errs in the same way again and again.
-	 */
+	/* FREEBALANCE, FERRY: plan from predictions that are corrected by what
+	 * those of past steps got wrong, expert by expert. */
 	bool calibrate;
 };
 #define FERRY_BALANCER_CONFIG_INIT                                             \
@@ -181,10 +178,7 @@ FERRY_API enum ferry_status
 ferry_balancer_predict(struct ferry_balancer *balancer, int32_t layer,
                        const struct ferry_balancer_in *in) FERRY_MUST_CHECK;
 
-/**
- * What a step did for a layer. Ratios are max/mean in millionths, of predicted
- * loads as they were planned from: with `calibrate`, corrected.
- */
+/** What a step did for a layer. Ratios are max/mean in millionths. */
 struct ferry_balancer_report {
 	size_t size;
 	bool predicted;  /* else the rest is 0 */
@@ -193,7 +187,7 @@ struct ferry_balancer_report {
 	bool held_back;  /* nothing moved: too few free staging buffers */
 	int32_t n_swaps; /* of the plan */
 	int32_t n_copies;
-	int64_t before_ppm;  /* of the placement before */
+	int64_t before_ppm;  /* loads planned from, placement before */
 	int64_t after_ppm;   /* and after */
 	int64_t bound_ppm;   /* the plan's bound; 0: nothing was planned */
 	int64_t window_ns;   /* the least of all ranks */
@@ -276,9 +270,7 @@ struct ferry_balancer_stats {
 	uint64_t true_first_ppm; /* sums of the ratios of true loads: with the
 	                          * placement at open, */
 	uint64_t true_ppm;       /* and with the one that was committed */
-	/* As wrong_tokens, of loads as they were planned from: less, where
-	 * `calibrate` helps; the same without it. */
-	uint64_t wrong_planned_tokens;
+	uint64_t wrong_planned_tokens; /* wrong_tokens of loads planned from */
 };
 #define FERRY_BALANCER_STATS_INIT                                              \
 	{                                                                      \

@@ -98,6 +98,8 @@ static void share_out(const struct ferry_calibration *c, int64_t *loads,
 
 	for (int32_t e = 0; e < c->n_experts; e++)
 		all += weight_of(c, e, loads, &a);
+	if (!all)
+		return; /* nothing is predicted */
 	for (int32_t e = 0; e < c->n_experts; e++) {
 		upto += weight_of(c, e, loads, &a);
 		const wide end = upto * total / all;
@@ -115,6 +117,6 @@ void ferry_calibration_apply(const struct ferry_calibration *calibration,
 
 	if (loads != predicted)
 		memcpy(loads, predicted, (size_t)c->n_experts * sizeof(*loads));
-	if (total && total <= (wide)FERRY_MAX_LOAD)
+	if (total <= (wide)FERRY_MAX_LOAD)
 		share_out(c, loads, total);
 }

@@ -20,7 +20,7 @@ enum { CALIBRATION_STEPS = 64 };
 
 /* Of one layer; the arrays are the owner's, and 0 before the first step. */
 struct ferry_calibration {
-	int32_t n_experts;
+	int32_t n_experts;  /* 1.. */
 	int64_t *predicted; /* [n_experts] P and T, in 1/256 tokens */
 	int64_t *truth;
 };

@@ -170,12 +170,15 @@ static void test_a_deliberately_bad_start(void **state)
 {
 	cJSON *const even = prefill_json("--balance off --check --threads");
 	cJSON *const hot =
-		prefill_json("--balance off --start hot --check --threads");
+		prefill_json("--balance off --start hot --check --threads "
+	                     "--calibrate off");
 
 	(void)state;
 	assert_true(program_number(hot, "ratio_before") >
 	            program_number(even, "ratio_before"));
 	assert_true(cJSON_IsTrue(at(hot, "bits_equal")));
+	assert_true(cJSON_IsTrue(at(at(even, "meta"), "calibrate")));
+	assert_true(cJSON_IsFalse(at(at(hot, "meta"), "calibrate")));
 	cJSON_Delete(even);
 	cJSON_Delete(hot);
 }

@@ -16,7 +16,7 @@
 #include "migrate/agree_numbers.h"
 #include "migrate/balancer_inner.h"
 
-enum { STEPS = 30 };
+enum { STEPS = 20 };
 
 static struct bal_task task_of(enum ferry_balance_policy policy)
 {
@@ -33,7 +33,7 @@ static struct bal_task task_of(enum ferry_balance_policy policy)
 	};
 }
 
-/* What the layers were planned from last, and were found to be, by all ranks. */
+/* All ranks have planned from the same, and learned the same. */
 static void check_equal(const struct bal *m)
 {
 	uint64_t h = 0;

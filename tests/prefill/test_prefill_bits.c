@@ -83,6 +83,7 @@ static void try_shape(const struct tiny_shape *tiny, int32_t n_runs)
 		lab.job.max_copies = lab_draw(3) - 1;
 		lab.job.threshold_ppm = lab_draw(2) * 1300000;
 		lab.job.budget_ns = lab_draw(2) ? -1 : lab_draw(100000);
+		lab.job.calibrate = lab_draw(2);
 		lab_check(&lab, &how);
 	}
 	lab_close(&lab);

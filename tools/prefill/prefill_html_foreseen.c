@@ -107,6 +107,12 @@ void page_foreseen(struct page *page)
 	page_run_name(page, page->foreseer);
 	html_put(h, "). Only the true router decides where tokens go: a wrong "
 	            "prediction costs evenness, never correctness.</p>\n");
+	if (page->report->job->calibrate)
+		html_put(h,
+		         "<p>What earlier steps got wrong, expert by expert, "
+		         "corrects the loads before experts are moved: ratios "
+		         "foreseen are of those, dots of what the router "
+		         "foresaw.</p>\n");
 	quality(page);
 	page_scatter(page);
 	section_close(page);
