@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "core/bits.h"
+#include "lm_blas.h"
 #include "lm_layer.h"
 
 enum { RUNS = 5 };
@@ -257,7 +258,12 @@ static void stages(const char *directory, int32_t n, int32_t length)
 
 int main(int argc, char **argv)
 {
-	lm_tile_one_thread();
+	struct fault fault;
+
+	if (!lm_blas_open(&fault)) {
+		printf("%s\n", fault.text);
+		return 1;
+	}
 	if (argc < 2)
 		products();
 	else

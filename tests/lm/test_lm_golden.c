@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "alloc.h"
+#include "lm_blas.h"
 #include "lm_layer.h"
 #include "lm_tokenizer.h"
 #include "tiny_model.h"
@@ -225,6 +226,11 @@ int main(void)
 		printf("no golden_logits.json\n");
 		return 77;
 	}
-	lm_tile_one_thread();
+	struct fault fault;
+
+	if (!lm_blas_open(&fault)) {
+		printf("%s\n", fault.text);
+		return 1;
+	}
 	return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -15,6 +15,7 @@
 #include "alloc.h"
 #include "core/bits.h"
 #include "cpu/kernels.h"
+#include "lm_blas.h"
 #include "lm_double.h"
 #include "lm_layer.h"
 #include "lm_made.h"
@@ -416,7 +417,12 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_company),
 	};
 
-	lm_tile_one_thread();
+	struct fault fault;
+
+	if (!lm_blas_open(&fault)) {
+		printf("%s\n", fault.text);
+		return 1;
+	}
 	seed = test_seed(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

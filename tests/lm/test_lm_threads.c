@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "alloc.h"
+#include "lm_blas.h"
 #include "lm_layer.h"
 #include "lm_made.h"
 #include "support/test_seed.h"
@@ -98,8 +99,10 @@ static void shared_close(struct shared *s)
 
 static void test_one_thread(void **state)
 {
+	struct fault fault;
+
 	(void)state;
-	lm_tile_one_thread();
+	assert_true(lm_blas_open(&fault));
 	assert_int_equal(openblas_get_num_threads(), 1);
 }
 
@@ -136,8 +139,9 @@ static void test_threads(void **state)
 /* A rank: computes with its threads; status 0 when all was right. */
 static void run_rank(struct shared *s)
 {
-	lm_tile_one_thread();
-	if (openblas_get_num_threads() != 1)
+	struct fault fault;
+
+	if (!lm_blas_open(&fault) || openblas_get_num_threads() != 1)
 		_exit(2);
 	run_threads(s);
 	_exit(rounds(s) == ROUNDS ? 0 : 1);

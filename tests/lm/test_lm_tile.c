@@ -18,6 +18,7 @@
 
 #include "alloc.h"
 #include "core/bits.h"
+#include "lm_blas.h"
 #include "lm_made.h"
 #include "lm_tile.h"
 #include "support/test_seed.h"
@@ -384,7 +385,12 @@ int main(int argc, char **argv)
 		printf("no kernels for %s here\n", core);
 		return 77;
 	}
-	lm_tile_one_thread();
+	struct fault fault;
+
+	if (!lm_blas_open(&fault)) {
+		printf("%s\n", fault.text);
+		return 1;
+	}
 	seed = test_seed(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,10 +6,10 @@
  */
 #include "lm_tile.h"
 
-#include <cblas.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lm_blas.h"
 #include "lm_lanes.h"
 
 enum {
@@ -27,13 +27,6 @@ struct lm_tile_work {
 	size_t n_weights, n_in, n_out;
 	const struct lm_lanes *lanes;
 };
-
-void lm_tile_one_thread(void)
-{
-	/* Where it is so already, the call could start threads in a fork. */
-	if (openblas_get_num_threads() != 1)
-		openblas_set_num_threads(1);
-}
 
 bool lm_tile_open(struct lm_tile_work **work, struct fault *fault)
 {
@@ -93,19 +86,19 @@ bool lm_tile_reserve(struct lm_tile_work *work, int32_t n_out, int32_t n_in)
 void lm_tile_lanes(const struct lm_floats *m, const float *in, int32_t n_in,
                    float *out, int32_t n_out)
 {
-	cblas_sgemm(CblasColMajor, CblasNoTrans,
-	            m->transposed ? CblasTrans : CblasNoTrans, LM_TILE_ROWS,
-	            n_out, n_in, 1, in, LM_TILE_ROWS, m->data,
-	            (blasint)m->stride, 0, out, LM_TILE_ROWS);
+	lm_blas.sgemm(CblasColMajor, CblasNoTrans,
+	              m->transposed ? CblasTrans : CblasNoTrans, LM_TILE_ROWS,
+	              n_out, n_in, 1, in, LM_TILE_ROWS, m->data,
+	              (blasint)m->stride, 0, out, LM_TILE_ROWS);
 }
 
 /* One tile of whole rows, by weights [n_out][n_in]. */
 static void tile_of_rows(const float *weights, const float *in, size_t stride,
                          int32_t n_in, float *out, int32_t n_out)
 {
-	cblas_sgemm(CblasColMajor, CblasTrans, CblasNoTrans, LM_TILE_ROWS,
-	            n_out, n_in, 1, in, (blasint)stride, weights, n_in, 0, out,
-	            LM_TILE_ROWS);
+	lm_blas.sgemm(CblasColMajor, CblasTrans, CblasNoTrans, LM_TILE_ROWS,
+	              n_out, n_in, 1, in, (blasint)stride, weights, n_in, 0,
+	              out, LM_TILE_ROWS);
 }
 
 /* What the tiles of a block have in common. */

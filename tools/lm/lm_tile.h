@@ -20,7 +20,7 @@
 
 enum { LM_TILE_ROWS = 16 }; /* measured: see dev/lm.md */
 
-/* Memory for products of one thread, grown as needed. */
+/* Memory for products of one thread, grown as needed; lm_blas_open was called. */
 struct lm_tile_work;
 
 bool lm_tile_open(struct lm_tile_work **work, struct fault *fault);
@@ -28,12 +28,6 @@ void lm_tile_close(struct lm_tile_work *work);
 
 /* Room for all weights up to this shape: later products cannot fail. */
 bool lm_tile_reserve(struct lm_tile_work *work, int32_t n_out, int32_t n_in);
-
-/*
- * One thread of BLAS for this process and those that it forks; call it once,
- * before any product, and fork before there are threads that compute.
- */
-void lm_tile_one_thread(void);
 
 /*
  * Rows lie one after the other, or in lanes: tile after tile, in each the first

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/bits.h"
+#include "lm_blas.h"
 #include "prefill_inner.h"
 
 #include "../alloc.h"
@@ -37,8 +38,8 @@ static bool open_alone(struct alone *a, const struct prefill_job *job,
 	const int32_t n = longest(job);
 
 	*a = (struct alone){.job = job};
-	lm_tile_one_thread();
-	if (!lm_work_open(job->model, n, n, &a->work, fault))
+	if (!lm_blas_open(fault) ||
+	    !lm_work_open(job->model, n, n, &a->work, fault))
 		return false;
 	a->h = alloc_or_exit((size_t)n * (size_t)job->shape->hidden,
 	                     sizeof(*a->h));

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "core/bits.h"
+#include "lm_blas.h"
 #include "prefill_inner.h"
 
 #include "../alloc.h"
@@ -121,8 +122,9 @@ bool prefill_setup_open(struct prefill_setup *setup,
                         struct fault *fault)
 {
 	*setup = (struct prefill_setup){.job = job, .run = run};
-	lm_tile_one_thread(); /* of the ranks, too */
-	if (!check(job->shape, fault) || !find_maxima(setup, fault))
+	/* Of the ranks, too. */
+	if (!lm_blas_open(fault) || !check(job->shape, fault) ||
+	    !find_maxima(setup, fault))
 		return false;
 	choose_slots(setup);
 	share(setup);
