@@ -429,7 +429,7 @@ static void test_names_of_any_bytes(void **state)
 /* Sets the weights of a tensor of model.safetensors, which is fp32. */
 static void set_weights(const char *directory, const char *tensor, float value)
 {
-	size_t n, begin, end;
+	size_t n, begin = 0, end = 0;
 	char *const file = tiny_file_read(directory, "model.safetensors", &n);
 	uint64_t header;
 

@@ -54,7 +54,9 @@ static struct ferry_plan swap_with(const struct ferry_placement *placement,
 		    (!move->from_rank || !move->to_rank))
 			return plan;
 	}
-	RANKS_CHECK(!"ranks swap nothing");
+	const bool ranks_swap = false;
+
+	RANKS_CHECK(ranks_swap);
 	return plan;
 }
 

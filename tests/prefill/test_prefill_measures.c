@@ -160,7 +160,7 @@ static void check_hits(const struct lab *lab, const struct prefill_run *run,
 			            run->topk_ids[at + k]);
 	}
 	assert_true(fabs(cell->topk_hit - hits / n / s->topk) < 1e-12);
-	assert_true(cell->predicted || (hits == 0 && !cell->logit_cosine));
+	assert_true(cell->predicted || (hits == 0 && cell->logit_cosine == 0));
 }
 
 /*

@@ -214,7 +214,7 @@ static int run(struct command *c)
 /* Before the first run, which may be one of OFF. */
 static bool check_memory(const struct command *c)
 {
-	struct fault fault;
+	struct fault fault = {""};
 
 	for (int32_t i = 0; i < c->policies.n; i++)
 		if (c->policies.each[i] != FERRY_BALANCE_OFF)
