@@ -10,49 +10,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "html_check.h"
-#include "made_up_run.h"
-
-static struct made_up made_up;
-static char path[] = "/tmp/ferry-prefill-html-XXXXXX";
-
-static int open_it(void **state)
-{
-	(void)state;
-	made_up_open(&made_up, 8);
-	const int fd = mkstemp(path);
-
-	close(fd);
-	return fd < 0;
-}
-
-static int close_it(void **state)
-{
-	(void)state;
-	made_up_close(&made_up);
-	unlink(path);
-	return 0;
-}
+#include "made_up_file.h"
 
 /* The report as it is written, checked for what all must be; to be freed. */
 static char *page_of(const struct prefill_report *report)
 {
-	assert_true(prefill_write_html(report, path));
-	FILE *const f = fopen(path, "rb");
+	assert_true(prefill_write_html(report, made_up_path));
+	char *const text = made_up_read(made_up_path);
 
-	assert_non_null(f);
-	fseek(f, 0, SEEK_END);
-	const long n = ftell(f);
-	char *const text = calloc(1, (size_t)n + 1);
-
-	rewind(f);
 	assert_non_null(text);
-	assert_int_equal(fread(text, 1, (size_t)n, f), n);
-	fclose(f);
 	const char *const fault = html_fault(text);
 
 	if (fault)
@@ -313,5 +283,5 @@ int main(void)
 		cmocka_unit_test(test_the_reader_sees_faults),
 	};
 
-	return cmocka_run_group_tests(tests, open_it, close_it);
+	return cmocka_run_group_tests(tests, made_up_set_up, made_up_tear_down);
 }

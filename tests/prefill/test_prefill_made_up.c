@@ -6,23 +6,7 @@
 
 #include <cmocka.h>
 
-#include "made_up_run.h"
-
-static struct made_up made_up;
-
-static int open_it(void **state)
-{
-	(void)state;
-	made_up_open(&made_up, 8);
-	return 0;
-}
-
-static int close_it(void **state)
-{
-	(void)state;
-	made_up_close(&made_up);
-	return 0;
-}
+#include "made_up_file.h"
 
 static int64_t sum(const int64_t *values, int32_t n)
 {
@@ -89,5 +73,5 @@ int main(void)
 		cmocka_unit_test(test_balance_helps),
 	};
 
-	return cmocka_run_group_tests(tests, open_it, close_it);
+	return cmocka_run_group_tests(tests, made_up_set_up, made_up_tear_down);
 }

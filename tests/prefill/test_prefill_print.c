@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tables of a made-up run, against its totals. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "made_up_file.h"
+
+/* stdout of what prints; free() frees it. */
+static char *printed(void (*print)(void))
+{
+	fflush(stdout);
+	const int old = dup(1);
+
+	assert_non_null(freopen(made_up_path, "w", stdout));
+	print();
+	fflush(stdout);
+	dup2(old, 1);
+	close(old);
+	char *const text = made_up_read(made_up_path);
+
+	assert_non_null(text);
+	return text;
+}
+
+static void assert_contains(const char *text, const char *part)
+{
+	if (!strstr(text, part))
+		fail_msg("'%s' is not in: %s", part, text);
+}
+
+static void print_header(void)
+{
+	prefill_print_header(&made_up.report);
+}
+
+static void test_header(void **state)
+{
+	char *const text = printed(print_header);
+
+	(void)state;
+	assert_contains(text,
+	                "# model    made-up: 4 layers, hidden 64, top-4 of 32 "
+	                "experts of 96.0 KiB\n"
+	                "#          6.40 M parameters, 12.2 MiB mapped\n"
+	                "# ranks    8 processes on fabric shm, experts start "
+	                "even\n"
+	                "# budget   window measured, any swaps, replicas 1, "
+	                "split exact, calibrate off\n"
+	                "# text     texts/c.txt: 576 tokens in 24 sequences\n");
+	assert_contains(text, "# steps    7 (by-text), of up to 8 sequences of "
+	                      "up to 24 tokens, warm-up 1\n"
+	                      "# bits     logits of each sequence, compared "
+	                      "with a run without ranks\n");
+	free(text);
+}
+
+static void print_run(void)
+{
+	prefill_print_run(&made_up.report, &made_up.runs[2]);
+}
+
+/* Each line but the header has as many columns. */
+static void test_layers(void **state)
+{
+	char *const text = printed(print_run);
+	int lines = 0;
+
+	(void)state;
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+		int columns = 0;
+
+		if (line[0] == '#')
+			continue;
+		for (const char *c = line; *c; c++)
+			columns += *c == ' ' && c[1] != ' ' && c[1];
+		assert_int_equal(columns, 16);
+		assert_int_equal(atoi(line), lines++);
+	}
+	assert_int_equal(lines, MADE_UP_LAYERS);
+	free(text);
+}
+
+static void print_totals(void)
+{
+	prefill_print_totals(&made_up.report);
+}
+
+static void test_totals(void **state)
+{
+	struct prefill_totals off, ferry;
+	char *const text = printed(print_totals);
+	char row[64];
+
+	(void)state;
+	prefill_sum(&made_up.shape, &made_up.runs[0], -1, &off);
+	prefill_sum(&made_up.shape, &made_up.runs[2], -1, &ferry);
+	snprintf(row, sizeof(row), "\n  off               %.3f  %.3f  %.3f",
+	         off.ratio_before, off.ratio_before_worst, off.ratio_after);
+	assert_contains(text, row);
+	snprintf(row, sizeof(row), " %+6.1f%%  3.5",
+	         100 * ((double)ferry.total_ns / (double)off.total_ns - 1));
+	assert_contains(text, row);
+	assert_contains(text, "\n  texts/ja.txt             ferry");
+	assert_contains(text, " equal\n# 0 wrong\n");
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_header),
+		cmocka_unit_test(test_layers),
+		cmocka_unit_test(test_totals),
+	};
+
+	return cmocka_run_group_tests(tests, made_up_set_up, made_up_tear_down);
+}
