@@ -20,7 +20,8 @@
 
 enum { LM_TILE_ROWS = 16 }; /* measured: see dev/lm.md */
 
-/* Memory for products of one thread, grown as needed; lm_blas_open was called. */
+/* Memory for products of one thread, grown as needed. lm_blas_open() has been
+ * called before. */
 struct lm_tile_work;
 
 bool lm_tile_open(struct lm_tile_work **work, struct fault *fault);
