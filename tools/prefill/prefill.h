@@ -33,6 +33,7 @@ struct prefill_job {
 	int32_t max_copies;
 	enum ferry_split split;
 	int64_t threshold_ppm;
+	int32_t recheck_steps;
 	int32_t eplb_every;
 	int32_t gamma_milli;
 	bool calibrate;     /* as in ferry_balancer_config */

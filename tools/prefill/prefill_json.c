@@ -286,6 +286,7 @@ static void add_question(cJSON *meta, const struct prefill_report *r)
 	cJSON_AddNumberToObject(meta, "replicas", shape->replicas);
 	cJSON_AddStringToObject(meta, "split", prefill_split_names[job->split]);
 	json_add_ratio(meta, "threshold", (double)job->threshold_ppm / 1e6);
+	cJSON_AddNumberToObject(meta, "recheck", job->recheck_steps);
 	cJSON_AddNumberToObject(meta, "eplb_every", job->eplb_every);
 	json_add_ratio(meta, "gamma",
 	               job->gamma_milli > 0 ? job->gamma_milli / 1e3 : 0);

@@ -134,6 +134,7 @@ static bool open_balancer(struct prefill_rank *r)
 	config.max_swaps = job->max_swaps;
 	config.max_copies = job->max_copies;
 	config.threshold_ppm = job->threshold_ppm;
+	config.recheck_steps = job->recheck_steps;
 	config.windows = r->windows;
 	/* What is copied beyond the plan repairs what was foreseen wrongly. */
 	config.spare_copies = r->setup->split == FERRY_SPLIT_EXACT;

@@ -65,8 +65,10 @@ static const struct opt options[] = {
          prefill_split_names,
          "who serves the tokens of a replicated expert: even; quota, by "
          "predicted loads; exact, by the true ones"},
-	{"threshold", 0, OPT_TEXT, AT(threshold), "X", NULL, 0, 0, NULL,
-         "leave layers alone whose predicted ratio is below this"},
+	{"threshold", 0, OPT_TEXT, AT(threshold), "X", "1.05", 0, 0, NULL,
+         "leave layers alone whose predicted ratio is below this; 1: none"},
+	{"recheck", 0, OPT_INT, AT(recheck), "N", "1", 1, 1 << 20, NULL,
+         "steps after which such a layer is predicted again"},
 	{"eplb-every", 0, OPT_INT, AT(eplb_every), "N", "4", 1, 1 << 20, NULL,
          "eplb: steps between placements"},
 	{"gamma", 0, OPT_TEXT, AT(gamma), "X", "0.5", 0, 0, NULL,
@@ -213,6 +215,7 @@ static int parse(const struct prefill_args *args, struct prefill_job *job,
 	job->name = prefill_command.name;
 	job->split = (enum ferry_split)args->split;
 	job->start = (enum prefill_start)args->start;
+	job->recheck_steps = (int32_t)args->recheck;
 	job->eplb_every = (int32_t)args->eplb_every;
 	job->calibrate = args->calibrate;
 	/* Without spare slots there is nothing to copy into. */

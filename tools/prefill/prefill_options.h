@@ -14,7 +14,7 @@ struct prefill_args {
 	int order, calibrate, split, start, logits;
 	const char *balance, *budget, *threshold, *gamma;
 	int64_t swaps; /* -1: not given */
-	int64_t replicas, eplb_every;
+	int64_t replicas, recheck, eplb_every;
 	const char *fabric, *record, *trace, *report, *json;
 	bool check, threads;
 };
