@@ -26,18 +26,18 @@ static void open_lab(struct lab *lab)
 	lab_open(lab, &tiny, &input);
 }
 
-/* Adds the counts of a layer and a sequence, of ids
- * [n_tokens][n_layers][topk]. */
-static void add_sequence(const struct lab *lab, const int32_t *ids,
-                         int32_t sequence, int32_t layer,
-                         int64_t counts[EXPERTS])
+/* Counts of a layer in a step, of ids [n_tokens][n_layers][topk]. */
+static void recount(const struct lab *lab, const int32_t *ids, int32_t step,
+                    int32_t layer, int64_t counts[EXPERTS])
 {
 	const struct prefill_shape *s = &lab->shape;
-	const int64_t end = sequence + 1 < s->n_sequences
-	                            ? lab->first_token[sequence + 1]
+	const int32_t *first = lab->first_sequence + step;
+	const int64_t end = first[1] < s->n_sequences
+	                            ? lab->first_token[first[1]]
 	                            : s->n_tokens;
 
-	for (int64_t t = lab->first_token[sequence]; t < end; t++)
+	memset(counts, 0, EXPERTS * sizeof(*counts));
+	for (int64_t t = lab->first_token[*first]; t < end; t++)
 		for (int32_t k = 0; k < s->topk; k++) {
 			const int32_t e =
 				ids[(t * s->n_layers + layer) * s->topk + k];
@@ -45,23 +45,6 @@ static void add_sequence(const struct lab *lab, const int32_t *ids,
 			if (e >= 0)
 				counts[e]++;
 		}
-}
-
-/* Counts of a layer in a step, of every nth of its sequences. */
-static void recount_some(const struct lab *lab, const int32_t *ids,
-                         int32_t first, int32_t end, int32_t nth, int32_t layer,
-                         int64_t counts[EXPERTS])
-{
-	memset(counts, 0, EXPERTS * sizeof(*counts));
-	for (int32_t s = first; s < end; s += nth)
-		add_sequence(lab, ids, s, layer, counts);
-}
-
-static void recount(const struct lab *lab, const int32_t *ids, int32_t step,
-                    int32_t layer, int64_t counts[EXPERTS])
-{
-	recount_some(lab, ids, lab->first_sequence[step],
-	             lab->first_sequence[step + 1], 1, layer, counts);
 }
 
 static void check_loads(const struct lab *lab, const struct prefill_run *run,
@@ -73,8 +56,6 @@ static void check_loads(const struct lab *lab, const struct prefill_run *run,
 
 	recount(lab, run->topk_ids, step, layer, counts);
 	assert_memory_equal(run->loads + at, counts, sizeof(counts));
-	if (step && (run->policy & FERRY_BALANCE_FERRY))
-		return; /* corrected: test_learning */
 	recount(lab, run->predicted_ids, step, layer, counts);
 	assert_memory_equal(run->predicted + at, counts, sizeof(counts));
 }
@@ -405,67 +386,6 @@ static void test_windows(void **state)
 	lab_close(&lab);
 }
 
-/* What a rank has learnt of a layer. */
-struct learnt {
-	int64_t came[EXPERTS], expected[EXPERTS];
-};
-
-/* Adds what the rank foresees in a step, and learns what comes of it. */
-static void expect_predicted(const struct lab *lab,
-                             const struct prefill_run *run, int32_t cell,
-                             int32_t rank, struct learnt *learnt,
-                             int64_t predicted[EXPERTS])
-{
-	const struct prefill_shape *s = &lab->shape;
-	const int32_t layer = cell % s->n_layers;
-	const int32_t *first = lab->first_sequence + cell / s->n_layers;
-	int64_t raw[EXPERTS], truth[EXPERTS], n = 0;
-
-	recount_some(lab, run->predicted_ids, first[0] + rank, first[1], RANKS,
-	             layer, raw);
-	recount_some(lab, run->topk_ids, first[0] + rank, first[1], RANKS,
-	             layer, truth);
-	for (int32_t e = 0; e < EXPERTS; e++)
-		n += truth[e];
-	for (int32_t e = 0; e < EXPERTS; e++) {
-		const int64_t came = learnt->came[e] + 1 + 2 * n / EXPERTS;
-		const int64_t expected =
-			learnt->expected[e] + 1 + 2 * n / EXPERTS;
-
-		predicted[e] += (raw[e] * came + expected / 2) / expected;
-		learnt->came[e] += truth[e] - learnt->came[e] / 8;
-		learnt->expected[e] += raw[e] - learnt->expected[e] / 8;
-	}
-}
-
-/* What is foreseen of an expert is what became of it before. */
-static void test_learning(void **state)
-{
-	struct learnt learnt[3][RANKS];
-	struct prefill_run run;
-	struct lab lab;
-
-	(void)state;
-	open_lab(&lab);
-	assert_int_equal(lab.shape.n_layers, 3);
-	memset(learnt, 0, sizeof(learnt));
-	lab_run(&lab,
-	        &(struct lab_run){FERRY_BALANCE_FERRY, RANKS, 1,
-	                          FERRY_SPLIT_EXACT, PREFILL_START_EVEN, false},
-	        &run);
-	for (int32_t cell = 0; cell < lab.shape.n_steps * 3; cell++) {
-		int64_t predicted[EXPERTS] = {0};
-
-		for (int32_t r = 0; r < RANKS; r++)
-			expect_predicted(&lab, &run, cell, r,
-			                 &learnt[cell % 3][r], predicted);
-		assert_memory_equal(run.predicted + (size_t)cell * EXPERTS,
-		                    predicted, sizeof(predicted));
-	}
-	prefill_run_close(&lab.shape, &run);
-	lab_close(&lab);
-}
-
 /* Other logits, other hashes; the same ones, the same. */
 static void test_compare(void **state)
 {
@@ -499,7 +419,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_hot_start),
 		cmocka_unit_test(test_cosines),
 		cmocka_unit_test(test_windows),
-		cmocka_unit_test(test_learning),
 		cmocka_unit_test(test_compare),
 	};
 

@@ -29,7 +29,7 @@ static bool foresee(struct prefill_early *e)
 	struct ferry_ids ids = FERRY_IDS_INIT;
 	struct fault fault = {""};
 
-	memset(e->raw, 0, (size_t)config->n_experts * sizeof(*e->raw));
+	memset(e->counts, 0, (size_t)config->n_experts * sizeof(*e->counts));
 	if (!e->n_tokens)
 		return true;
 	lm_router(r->model, e->work, e->layer, e->h, e->n_tokens, e->x,
@@ -39,9 +39,9 @@ static bool foresee(struct prefill_early *e)
 	ids.n_tokens = e->n_tokens;
 	ids.topk = config->topk;
 	ids.ids = e->ids;
-	return crew_good(r->me,
-	                 ferry_predict_counts(&ids, config->n_experts, e->raw),
-	                 "counting");
+	return crew_good(
+		r->me, ferry_predict_counts(&ids, config->n_experts, e->counts),
+		"counting");
 }
 
 /* An idle rank sets no limit to the window. */
@@ -62,22 +62,10 @@ static bool predict(const struct prefill_early *e)
 	                 "predicting");
 }
 
-static void correct(struct prefill_early *e)
-{
-	const size_t n = (size_t)e->rank->model->config.n_experts;
-
-	if (e->learns)
-		prefill_learn_correct(e);
-	else
-		memcpy(e->counts, e->raw, n * sizeof(*e->raw));
-}
-
 static void answer(struct prefill_early *e)
 {
 	e->begin_ns = prefill_now(e->rank);
-	e->good = !e->foresees || foresee(e);
-	correct(e);
-	e->good = e->good && predict(e);
+	e->good = (!e->foresees || foresee(e)) && predict(e);
 	e->end_ns = prefill_now(e->rank);
 }
 
@@ -104,18 +92,14 @@ static bool allocate(struct prefill_early *e)
 	const struct prefill_rank *r = e->rank;
 	const struct lm_config *config = &r->model->config;
 	const size_t n = (size_t)r->setup->max_tokens;
-	const size_t n_experts = (size_t)config->n_experts;
-	const size_t n_layers = (size_t)config->n_layers;
 	struct fault fault = {""};
 
 	e->h = alloc_or_exit(n * (size_t)config->hidden, sizeof(*e->h));
 	e->x = alloc_or_exit(n * (size_t)config->hidden, sizeof(*e->x));
-	e->logits = alloc_or_exit(n * n_experts, sizeof(*e->x));
+	e->logits = alloc_or_exit(n * (size_t)config->n_experts, sizeof(*e->x));
 	e->ids = alloc_or_exit(n * (size_t)config->topk, sizeof(*e->ids));
-	e->raw = alloc_or_exit(n_experts, sizeof(*e->raw));
-	e->counts = alloc_or_exit(n_experts, sizeof(*e->counts));
-	e->came = alloc_or_exit(n_layers * n_experts, sizeof(*e->came));
-	e->expected = alloc_or_exit(n_layers * n_experts, sizeof(*e->came));
+	e->counts =
+		alloc_or_exit((size_t)config->n_experts, sizeof(*e->counts));
 	return lm_work_open(r->model, r->setup->max_tokens,
 	                    r->setup->max_length, &e->work, &fault) ||
 	       prefill_rank_fail(r, &fault);
@@ -128,7 +112,6 @@ bool prefill_early_open(struct prefill_early *early, struct prefill_rank *rank)
 		return true;
 	early->foresees = rank->setup->run->policy &
 	                  (FERRY_BALANCE_FREEBALANCE | FERRY_BALANCE_FERRY);
-	early->learns = rank->setup->run->policy & FERRY_BALANCE_FERRY;
 	if (!allocate(early))
 		return false;
 	pthread_mutex_init(&early->lock, NULL);
@@ -156,10 +139,7 @@ void prefill_early_close(struct prefill_early *early)
 	free(early->x);
 	free(early->logits);
 	free(early->ids);
-	free(early->raw);
 	free(early->counts);
-	free(early->came);
-	free(early->expected);
 }
 
 void prefill_early_ask(struct prefill_early *early, int32_t layer)

@@ -188,19 +188,6 @@ static void record_both(const struct at *a)
 		prefill_early_judge(&r->early, a->note);
 }
 
-/* What was foreseen, and what came of it. */
-static void compare(const struct at *a, const int32_t *counts, int64_t first)
-{
-	struct prefill_rank *r = a->r;
-	const size_t n_experts = (size_t)r->job->shape->n_experts;
-
-	if (!a->asked || !r->early.foresees)
-		return;
-	memcpy(r->setup->foreseen + first, r->early.counts,
-	       n_experts * sizeof(*counts));
-	prefill_learn_truth(&r->early, counts);
-}
-
 /* Own choices of every expert, for the balancer and for the result. */
 static bool count(const struct at *a)
 {
@@ -214,10 +201,12 @@ static bool count(const struct at *a)
 	ids.n_tokens = r->batch.n_tokens;
 	ids.topk = r->job->shape->topk;
 	ids.ids = r->ids;
+	if (a->asked && r->early.foresees)
+		memcpy(r->setup->foreseen + first, r->early.counts,
+		       (size_t)n_experts * sizeof(*counts));
 	if (!crew_good(r->me, ferry_predict_counts(&ids, n_experts, counts),
 	               "counting"))
 		return false;
-	compare(a, counts, first);
 	return !r->balancer ||
 	       crew_good(r->me,
 	                 ferry_balancer_observe(r->balancer, a->layer, counts),

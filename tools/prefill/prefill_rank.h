@@ -47,12 +47,8 @@ struct prefill_early {
 	float *x;        /* [max_tokens][hidden] */
 	float *logits;   /* [max_tokens][n_experts] */
 	int32_t *ids;    /* [max_tokens][topk] */
-	int32_t *raw;    /* [n_experts] counts of ids */
-	int32_t *counts; /* [n_experts] as foreseen: what the balancer gets */
+	int32_t *counts; /* [n_experts] */
 	struct lm_work *work;
-	bool learns; /* then counts are raw, corrected */
-	/* [n_layers][n_experts] sums of the past: true counts, and raw. */
-	int64_t *came, *expected;
 };
 
 struct prefill_rank {
@@ -119,12 +115,6 @@ void prefill_early_ask(struct prefill_early *early, int32_t layer);
 
 /* Waits for the answer; false where it has failed. */
 bool prefill_early_wait(struct prefill_early *early);
-
-/* Corrects early->raw into early->counts, by what was learnt. */
-void prefill_learn_correct(struct prefill_early *early);
-
-/* Learns true[n_experts], which follow the answer. */
-void prefill_learn_truth(struct prefill_early *early, const int32_t *truth);
 
 /* How near the answer came: fills in the sums of a note. */
 void prefill_early_judge(const struct prefill_early *early,

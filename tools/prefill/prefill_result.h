@@ -112,10 +112,8 @@ struct prefill_run {
 	const char *name;
 	struct prefill_cell *cells;           /* [n_steps][n_layers] */
 	struct prefill_rank_cell *rank_cells; /* [n_steps][n_layers][n_ranks] */
-	int64_t *loads; /* [n_steps][n_layers][n_experts] true, summed */
-	/* The same, foreseen, as plans get it: under FERRY corrected by what
-	 * came of it before. 0 where nothing was. */
-	int64_t *predicted;
+	int64_t *loads;     /* [n_steps][n_layers][n_experts] true, summed */
+	int64_t *predicted; /* the same, foreseen; 0 where nothing was */
 	struct prefill_sequence *sequences; /* [n_sequences] step by step */
 	struct prefill_span *step_spans;    /* [n_steps] first to last rank */
 	/* --record: [n_tokens][n_layers][topk], else NULL; tokens step by step,
