@@ -59,6 +59,21 @@ def golden(text, ids, logits, experts):
             "experts": [x[-1].tolist() for x in experts]}
 
 
+def write(path, found):
+    """The golden values, a line for each."""
+    head = {"what": "fp32 values of transformers' Qwen3MoeForCausalLM on the bf16 "
+                    "weights, by models/train/compare.py",
+            "transformers": transformers.__version__,
+            "torch": torch.__version__}
+    lines = [f" {json.dumps(key)}: {json.dumps(x)}" for key, x in head.items()]
+    domains = [f"  {json.dumps(name)}: {{\n" + ",\n".join(
+        f"   {json.dumps(key)}: {json.dumps(x, ensure_ascii=False)}"
+        for key, x in values.items()) + "\n  }"
+        for name, values in found.items()]
+    lines.append(' "domains": {\n' + ",\n".join(domains) + "\n }")
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
 @torch.no_grad()
 def main():
     """Command line."""
@@ -85,12 +100,7 @@ def main():
               f"{same} of {len(ids) * len(experts)}")
         found[name.stem] = golden(text, ids, b, reference_experts)
     if len(sys.argv) == 4:
-        pathlib.Path(sys.argv[3]).write_text(json.dumps(
-            {"what": "fp32 values of transformers' Qwen3MoeForCausalLM on the "
-             "bf16 weights, by models/train/compare.py",
-             "transformers": transformers.__version__,
-             "torch": torch.__version__, "domains": found},
-            indent=1, ensure_ascii=False) + "\n")
+        write(pathlib.Path(sys.argv[3]), found)
     if worst > TOLERANCE:
         sys.exit(f"compare: logits differ by {worst}, at most {TOLERANCE} "
                  "is rounding")

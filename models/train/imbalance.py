@@ -11,7 +11,8 @@ determines; mixed is a batch with sequences of all of them. The ratio of a layer
 of the fullest rank over the mean load when rank r has the experts from r E/R on. The
 hit rate is the share of the true top k that the same router puts into its top k when
 it sees what entered the layer, before attention, normalised as after it. Loss is
-over the whole text in sequences of L tokens, in nats per token, and per byte in bits.
+over the whole text in sequences of L tokens, in nats per token, and per byte in bits,
+computed in bf16 as in training; routing is computed in fp32.
 """
 import argparse
 import json
@@ -61,8 +62,9 @@ def loss(model, ids, length, n_bytes):
     n = (len(ids) - 1) // length * length
     x = torch.tensor(ids[:n]).view(-1, length)
     y = torch.tensor(ids[1:n + 1]).view(-1, length)
-    total = sum(model.losses(model(a), b).double().sum().item()
-                for a, b in zip(x.split(16), y.split(16)))
+    with torch.autocast("cpu", torch.bfloat16):
+        total = sum(model.losses(model(a), b).double().sum().item()
+                    for a, b in zip(x.split(16), y.split(16)))
     bits = total / n * len(ids) / math.log(2) / n_bytes
     return {"tokens": len(ids), "bytes": n_bytes, "nats_per_token": total / n,
             "bits_per_byte": bits}
