@@ -58,7 +58,7 @@ class Panel:
             last = max(label[0], last + 13)
             self.parts.append(
                 f'<text x="{WIDTH - RIGHT + 8}" y="{last + 4:.1f}" '
-                f'fill="{label[2]}">{label[1]}</text>')
+                f'style="fill:{label[2]}">{label[1]}</text>')
         return "\n".join(self.parts)
 
 

@@ -76,6 +76,7 @@ def write_weights(model, folder):
                for name, p in named(model)}
     temporary = pathlib.Path(folder) / "model.safetensors.tmp"
     safetensors.torch.save_file(tensors, temporary, {"format": "pt"})
+    os.chmod(temporary, 0o644)
     os.replace(temporary, pathlib.Path(folder) / "model.safetensors")
 
 
