@@ -386,6 +386,28 @@ static void test_windows(void **state)
 	lab_close(&lab);
 }
 
+/* What was even without a move is not predicted in the next step. */
+static void test_even(void **state)
+{
+	const struct lab_run how = {
+		FERRY_BALANCE_FERRY, RANKS, 0, FERRY_SPLIT_EVEN,
+		PREFILL_START_HOT,   true};
+	struct prefill_run run;
+	struct lab lab;
+
+	(void)state;
+	open_lab(&lab);
+	lab.job.threshold_ppm = 1000000 * RANKS + 1; /* all are */
+	lab_run(&lab, &how, &run);
+	for (int32_t c = 0; c < lab.shape.n_steps * lab.shape.n_layers; c++) {
+		assert_int_equal(run.cells[c].predicted,
+		                 c < lab.shape.n_layers);
+		assert_int_equal(run.cells[c].moved_bytes, 0);
+	}
+	prefill_run_close(&lab.shape, &run);
+	lab_close(&lab);
+}
+
 /* Other logits, other hashes; the same ones, the same. */
 static void test_compare(void **state)
 {
@@ -419,6 +441,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_hot_start),
 		cmocka_unit_test(test_cosines),
 		cmocka_unit_test(test_windows),
+		cmocka_unit_test(test_even),
 		cmocka_unit_test(test_compare),
 	};
 

@@ -77,9 +77,7 @@ static void note_early(const struct at *a,
                        const struct ferry_balancer_report *report)
 {
 	const struct prefill_early *e = &a->r->early;
-	const bool moves =
-		!report->held_back &&
-		(report->n_swaps || report->n_copies || report->by_history);
+	const bool moves = a->r->moved[a->layer];
 	const int64_t push_ns = moves ? (int64_t)report->push_ns : 0;
 
 	a->cell->spans[PREFILL_PREDICT] =
@@ -141,6 +139,9 @@ static bool commit(struct at *a)
 	               "committing"))
 		return false;
 	end(a, PREFILL_COMMIT);
+	r->moved[a->layer] =
+		!report.held_back &&
+		(report.n_swaps || report.n_copies || report.by_history);
 	if (!a->asked) {
 		a->cell->spans[PREFILL_COMMIT] = (struct prefill_span){0, 0};
 		return true;
@@ -275,6 +276,7 @@ static bool dispatch(const struct at *a)
 		r->me, ferry_dispatch(r->moe, 0, &in, &out, NULL), "dispatch");
 
 	end(a, PREFILL_DISPATCH);
+	r->came[a->layer] = a->cell->tokens;
 	return good;
 }
 
@@ -306,7 +308,8 @@ bool prefill_layer(struct prefill_rank *rank, int32_t layer)
 	struct at a = place(rank, layer);
 
 	a.placement = rank->first[layer];
-	a.asked = rank->balancer && ferry_balancer_wants(rank->balancer, layer);
+	a.asked = rank->balancer && !rank->even[layer] &&
+	          ferry_balancer_wants(rank->balancer, layer);
 	if (a.asked)
 		prefill_early_ask(&rank->early, layer);
 	attention(&a);

@@ -15,6 +15,8 @@ static bool open_memory(struct prefill_rank *r)
 	const size_t n = (size_t)r->setup->max_tokens;
 	const size_t n_sequences = (size_t)r->job->shape->n_sequences;
 	const size_t topk = (size_t)config->topk;
+	const size_t n_layers = (size_t)config->n_layers;
+	const size_t n_ranks = (size_t)r->job->shape->n_ranks;
 	struct fault fault = {""};
 
 	r->h = alloc_or_exit(n * (size_t)config->hidden, sizeof(*r->h));
@@ -24,6 +26,10 @@ static bool open_memory(struct prefill_rank *r)
 	r->ids = alloc_or_exit(n * topk, sizeof(*r->ids));
 	r->slots = alloc_or_exit(n * topk, sizeof(*r->slots));
 	r->weights = alloc_or_exit(n * topk, sizeof(*r->weights));
+	r->came = alloc_or_exit(n_layers, sizeof(*r->came));
+	r->came_to = alloc_or_exit(n_layers * n_ranks, sizeof(*r->came_to));
+	r->moved = alloc_or_exit(n_layers, sizeof(*r->moved));
+	r->even = alloc_or_exit(n_layers, sizeof(*r->even));
 	r->batch.lengths =
 		alloc_or_exit(n_sequences, sizeof(*r->batch.lengths));
 	r->batch.sequences =
@@ -176,6 +182,10 @@ void prefill_rank_close(struct prefill_rank *rank)
 	ferry_world_close(rank->world);
 	prefill_logits_close(&rank->head);
 	lm_work_close(rank->work);
+	free(rank->came);
+	free(rank->came_to);
+	free(rank->moved);
+	free(rank->even);
 	free(rank->batch.lengths);
 	free(rank->batch.sequences);
 	free(rank->batch.tokens);

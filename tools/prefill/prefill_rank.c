@@ -88,7 +88,7 @@ static bool run_step(struct prefill_rank *r)
 
 	take_batch(r);
 	show_progress(r, false);
-	if (!crew_good(r->me, ferry_world_barrier(r->world), "meeting"))
+	if (!prefill_even_meet(r))
 		return false;
 	span->begin_ns = prefill_now(r);
 	if (r->batch.n_tokens)

@@ -65,6 +65,10 @@ struct prefill_rank {
 	struct ferry_windows *windows;   /* NULL unless they are measured */
 	struct ferry_splitter *splitter; /* NULL unless split EXACT */
 	struct ferry_placement **first;  /* [n_layers] */
+	/* Of the last step: [n_layers] rows that came here, [n_ranks][n_layers]
+	 * to each rank, whether experts moved; and what follows from it. */
+	int64_t *came, *came_to;
+	bool *moved, *even;
 	struct lm_work *work;
 	struct prefill_logits head;
 	struct prefill_early early;
@@ -88,6 +92,12 @@ int prefill_rank(const struct crew_member *me, void *arg);
 /* Complains; returns false. */
 bool prefill_rank_fail(const struct prefill_rank *rank,
                        const struct fault *fault);
+
+/*
+ * Meets the other ranks before a step, and finds the layers that were even in
+ * the last one and need no prediction in this one, alike on all ranks.
+ */
+bool prefill_even_meet(struct prefill_rank *rank);
 
 /* Time since the run began. */
 int64_t prefill_now(const struct prefill_rank *rank);
