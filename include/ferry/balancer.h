@@ -44,11 +44,14 @@ enum ferry_balance_policy {
 	FERRY_BALANCE_EPLB = 1,
 	/** FreeBalance: swaps by its own rule, from predictions. */
 	FERRY_BALANCE_FREEBALANCE = 2,
-	/** History, and FreeBalance's swaps in between. */
+	/**
+	 * History where it is better for what is foreseen than the placement
+	 * in force, and FreeBalance's swaps in between.
+	 */
 	FERRY_BALANCE_EPLB_FREEBALANCE = 3,
 	/** Swaps, and copies that last while they pay, from predictions. */
 	FERRY_BALANCE_FERRY = 4,
-	/** History, and those in between. */
+	/** History, likewise, and those in between. */
 	FERRY_BALANCE_EPLB_FERRY = 5,
 };
 

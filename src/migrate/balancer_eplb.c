@@ -98,6 +98,26 @@ enum ferry_status ferry_balancer_aim(struct ferry_balancer *b, int32_t layer)
 	return FERRY_OK;
 }
 
+enum ferry_status ferry_balancer_doubt(struct ferry_balancer *b, int32_t layer)
+{
+	struct balancer_layer *l = &b->layers[layer];
+	struct ferry_placement *goal;
+	int64_t now, then;
+
+	FERRY_TRY(ferry_balancer_level(
+		b, ferry_experts_placement(b->experts, layer), l->loads, &now));
+	if (!now)
+		return FERRY_OK; /* nothing is foreseen: history is all */
+	FERRY_TRY(ferry_balancer_build(b, layer, l->goal, l->loads, &goal));
+	const enum ferry_status status =
+		ferry_balancer_level(b, goal, l->loads, &then);
+
+	ferry_placement_destroy(goal);
+	if (status == FERRY_OK && then >= now)
+		l->has_goal = false;
+	return status;
+}
+
 /* A map on its way. */
 struct walk {
 	struct ferry_balancer *b;

@@ -166,6 +166,13 @@ enum ferry_status ferry_balancer_fits_eplb(struct ferry_balancer *b,
 enum ferry_status ferry_balancer_aim(struct ferry_balancer *b, int32_t layer);
 
 /*
+ * Gives a goal up that is no better for the foreseen loads than where the layer
+ * is: what swaps have made of it is not undone for the past's sake. Where
+ * nothing is foreseen it stays. Errors: NOMEM.
+ */
+enum ferry_status ferry_balancer_doubt(struct ferry_balancer *b, int32_t layer);
+
+/*
  * Goes a step towards the goal: at most most_in experts come to a rank. As
  * ferry_balancer_plan. Where nothing can move any more, the goal is gone.
  */

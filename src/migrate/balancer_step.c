@@ -193,6 +193,8 @@ static enum ferry_status decide(struct ferry_balancer *b, int32_t layer,
 
 	memcpy(l->next, l->base, (size_t)l->n_slots * sizeof(*l->next));
 	FERRY_TRY(ferry_balancer_aim(b, layer));
+	if (l->has_goal && balancer_plans(b))
+		FERRY_TRY(ferry_balancer_doubt(b, layer));
 	if (l->has_goal)
 		FERRY_TRY(ferry_balancer_approach(b, layer, target));
 	if (target->placement || !balancer_plans(b))

@@ -141,6 +141,52 @@ static void test_hosts(void **state)
 	lab_run(*state, 4, by_hosts, &task);
 }
 
+/* Steps in which history moved something, or was given up: counted. */
+static void doubt_step(struct bal *m, uint64_t *rng, int32_t n[2])
+{
+	struct ferry_balancer_in in = FERRY_BALANCER_IN_INIT;
+	const struct balancer_layer *l = &m->balancer->layers[0];
+	const bool due = l->since >= m->task->eplb_every;
+	int32_t counts[BAL_EXPERTS];
+
+	for (int e = 0; e < BAL_EXPERTS; e++)
+		counts[e] = (int32_t)(rng_next(rng) % 1000);
+	in.counts = counts;
+	in.window_ns = 0; /* no swaps */
+	RANKS_OK(ferry_balancer_predict(m->balancer, 0, &in));
+	bal_commit(m, 0);
+	RANKS_CHECK(m->report.after_ppm <= m->report.before_ppm);
+	RANKS_CHECK(!m->report.by_history ||
+	            m->report.after_ppm < m->report.before_ppm);
+	n[0] += m->report.by_history;
+	n[1] += due && !m->report.by_history;
+	observe_random(m, rng);
+}
+
+static void doubt(struct rank *rank)
+{
+	struct bal *m = bal_open(rank);
+	uint64_t rng = bal_seed;
+	int32_t n[2] = {0};
+
+	for (int step = 0; step < 60; step++)
+		doubt_step(m, &rng, n);
+	RANKS_CHECK(n[0] > 0);
+	RANKS_CHECK(n[1] > 0);
+}
+
+/* With plans, history has to be better for what is foreseen. */
+static void test_doubt(void **state)
+{
+	const struct bal_task task = {
+		.policy = FERRY_BALANCE_EPLB_FREEBALANCE,
+		.n_staging = 4 * BAL_EXPERTS,
+		.eplb_every = 2,
+	};
+
+	lab_run(*state, 2, doubt, &task);
+}
+
 /* Slots that EPLB would not give a rank. */
 static void uneven(struct rank *rank)
 {
@@ -219,9 +265,8 @@ static void test_one_thread(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(test_arrives),
-	cmocka_unit_test(test_hosts),
-	cmocka_unit_test(test_refused),
+	cmocka_unit_test(test_arrives),    cmocka_unit_test(test_hosts),
+	cmocka_unit_test(test_doubt),      cmocka_unit_test(test_refused),
 	cmocka_unit_test(test_one_thread),
 };
 
