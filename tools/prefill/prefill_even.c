@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which layers are worth a prediction. Early routers compete with attention for
- * the cores of a CPU. So a layer whose ranks were even in the last step, by the
- * true router and without a move, is not predicted in this one. One that had to
- * move for it may have to move back: texts may take turns.
+ * Which layers are worth a prediction, where not all are asked for (--recheck
+ * above 1). Early routers compete with attention for the cores of a CPU. So a
+ * layer whose ranks were even in the last step, by the true router and without
+ * a move, is not predicted in this one. One that had to move for it may have
+ * to move back: texts may take turns.
  */
 #include "core/bits.h"
 #include "prefill_rank.h"
@@ -39,7 +40,7 @@ bool prefill_even_meet(struct prefill_rank *rank)
 		return false;
 	for (int32_t l = 0; l < n_layers; l++)
 		rank->even[l] =
-			rank->step > 0 &&
+			rank->step > 0 && rank->job->recheck_steps > 1 &&
 			!(rank->setup->run->policy & FERRY_BALANCE_EPLB) &&
 			!rank->moved[l] && was_even(rank, l);
 	return true;
