@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cjson/cJSON.h>
 
@@ -91,18 +90,9 @@ static int close_all(void **state)
 
 int main(void)
 {
-	static const char *const needed[] = {
-		FERRY_MODELS "/ferry-tiny-moe/tokenizer.json",
-		FERRY_LM_DATA "/golden_tokens.json",
-	};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(texts_are_encoded_as_by_the_reference),
 	};
 
-	for (size_t i = 0; i < sizeof(needed) / sizeof(*needed); i++)
-		if (access(needed[i], R_OK)) {
-			printf("no %s\n", needed[i]);
-			return 77;
-		}
 	return cmocka_run_group_tests(tests, open_all, close_all);
 }
