@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 .PHONY: help demo test bench install clean
 
 help:
-	@echo 'make demo     check this machine, then measure it, on 8 ranks'
+	@echo 'make demo     a MoE language model on 8 ranks of this machine, balanced'
 	@echo 'make test     build and run all tests'
 	@echo 'make bench    measure the shapes of docs/performance.md'
 	@echo 'make install  library, tool, manual into PREFIX ($(PREFIX))'
