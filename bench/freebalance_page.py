@@ -212,7 +212,9 @@ def layers_picture(result, what, title):
     curves = []
     for policy in POLICIES:
         runs = result.runs(what, policy)
-        curves.append((policy, [statistics.median(values) for values in zip(
+        # The margin has room for a short name.
+        name = policy.replace("+freebalance", "+fb")
+        curves.append((name, [statistics.median(values) for values in zip(
             *(run["layers"]["ratio_after"] for run in runs))]))
     return named(result, title, curves,
                  max(max(values) for _, values in curves))
