@@ -14,8 +14,8 @@ import re
 import statistics
 import sys
 
-from plot import COLOURS, HEIGHT, LEFT, WIDTH, footer, line, name_at_end, text
-from plot_layers import Linear, grid
+from plot import LEFT, text
+from plot_layers import drawing
 
 POLICIES = ("off", "freebalance", "eplb", "eplb+freebalance", "ferry",
             "eplb+ferry")
@@ -186,38 +186,19 @@ TABLES = {f.__name__: f for f in (ratios, latency, prediction, improved,
                                   lengths, swaps, replicas, cores)}
 
 
-def named(result, title, curves, highest):
-    """A picture of curves over layers, each with its name and mean."""
-    n_layers = len(curves[0][1])
-    axes = Linear(n_layers, highest)
-    taken = []
-    yield (f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" '
-           f'height="{HEIGHT}" font-family="sans-serif">')
-    yield f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>'
-    yield text(LEFT, 24, title, "start", 15)
-    yield from grid(axes)
-    for i, (name, values) in enumerate(curves):
-        style = ('stroke="#888" stroke-dasharray="5 4"' if not i else
-                 f'stroke="{COLOURS[(i - 1) % len(COLOURS)]}" '
-                 'stroke-width="2"')
-        yield line(axes, list(enumerate(values)), style)
-        mean = statistics.mean(values)
-        yield name_at_end(axes, f"{name} {mean:.3f}", values[-1], taken)
-    yield from footer({**result.meta, "command": ["bench/freebalance.sh"]})
-    yield "</svg>"
-
-
 def layers_picture(result, what, title):
     """Ratio of every layer under every policy."""
     curves = []
     for policy in POLICIES:
         runs = result.runs(what, policy)
+        ratios = [statistics.median(values) for values in zip(
+            *(run["layers"]["ratio_after"] for run in runs))]
         # The margin has room for a short name.
         name = policy.replace("+freebalance", "+fb")
-        curves.append((name, [statistics.median(values) for values in zip(
-            *(run["layers"]["ratio_after"] for run in runs))]))
-    return named(result, title, curves,
-                 max(max(values) for _, values in curves))
+        curves.append((f"{name} {statistics.mean(ratios):.3f}", ratios))
+    return drawing(text(LEFT, 24, title, "start", 15), curves,
+                   max(max(ratios) for _, ratios in curves),
+                   {**result.meta, "command": ["bench/freebalance.sh"]})
 
 
 def fill(page, result):

@@ -68,28 +68,32 @@ def title(meta):
                 15)
 
 
-def picture(rows, meta):
-    """The whole drawing as SVG."""
-    before = rows[0]["layer_ratio_before"]
-    drawn = [row for row in rows if row["policy"] != "fixed"]
-    axes = Linear(len(before), max(max(row["layer_ratio"] + before)
-                                   for row in rows))
+def drawing(head, curves, highest, meta):
+    """SVG of (name, ratio of each layer); the first is what others start from."""
+    axes = Linear(len(curves[0][1]), highest)
     taken = []
     yield (f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" '
            f'height="{HEIGHT}" font-family="sans-serif">')
     yield f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>'
-    yield title(meta)
+    yield head
     yield from grid(axes)
-    yield curve(axes, before, 'stroke="#888" stroke-dasharray="5 4"')
-    yield name_at_end(axes, f"start {sum(before) / len(before):.3f}",
-                      before[-1], taken)
-    for i, row in enumerate(drawn):
-        style = f'stroke="{COLOURS[i % len(COLOURS)]}" stroke-width="2"'
-        yield curve(axes, row["layer_ratio"], style)
-        yield name_at_end(axes, f"{row['policy']} {row['ratio_mean']:.3f}",
-                          row["layer_ratio"][-1], taken)
+    for i, (name, ratios) in enumerate(curves):
+        style = (f'stroke="{COLOURS[(i - 1) % len(COLOURS)]}" stroke-width="2"'
+                 if i else 'stroke="#888" stroke-dasharray="5 4"')
+        yield curve(axes, ratios, style)
+        yield name_at_end(axes, name, ratios[-1], taken)
     yield from footer(meta)
     yield "</svg>"
+
+
+def picture(rows, meta):
+    """The whole drawing as SVG."""
+    before = rows[0]["layer_ratio_before"]
+    curves = [(f"start {sum(before) / len(before):.3f}", before)]
+    curves += [(f"{row['policy']} {row['ratio_mean']:.3f}", row["layer_ratio"])
+               for row in rows if row["policy"] != "fixed"]
+    return drawing(title(meta), curves,
+                   max(max(row["layer_ratio"] + before) for row in rows), meta)
 
 
 def main():
