@@ -105,6 +105,7 @@ static bool run_steps(struct prefill_rank *r)
 {
 	if (!prefill_rank_open(r))
 		return false;
+	/* Seen by all: they meet at the beginning of each step. */
 	if (!r->me->rank)
 		*r->setup->start_ns = (int64_t)ferry_now_ns();
 	for (r->step = 0; r->step < r->job->shape->n_steps; r->step++)
