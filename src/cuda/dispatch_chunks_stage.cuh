@@ -164,10 +164,11 @@ out_form_of(const struct ferry_cuda_dispatch *a)
 
 	f.rows = a->out.rows != NULL;
 	f.weighted = a->ch.weight_use == FERRY_WEIGHT_INPUT;
-	f.rows_wide = !f.weighted &&
+	f.rows_wide = f.rows && !f.weighted &&
 	              is_wide(a->out.rows, a->out.row_stride, a->row_bytes);
 	f.scales = a->out.scales && a->scale_row_bytes;
-	f.scales_wide = a->out.scale_form == FERRY_SCALES_ROW_MAJOR &&
+	f.scales_wide = f.scales &&
+	                a->out.scale_form == FERRY_SCALES_ROW_MAJOR &&
 	                is_wide(a->out.scales, a->out.scales_stride,
 	                        a->scale_row_bytes);
 	f.lanes = (f.rows && !f.rows_wide) || (f.scales && !f.scales_wide);

@@ -282,6 +282,41 @@ static void any_number_of_bytes(void **state)
 	ranks_run(&how, bytes_body);
 }
 
+/*
+ * Outputs that nobody wants, of forms that the bulk engine could store: NULL
+ * and a stride of 0 are multiples of 16, too.
+ */
+static void unwanted_body(struct rank *rank)
+{
+	struct ferry_moe_config config = small();
+
+	config.dtype = FERRY_FP8_E4M3;
+	config.scale_type = FERRY_SCALE_FP32;
+	config.scale_block = 16;
+	for (int i = 0; i < 4; i++) {
+		config.layout =
+			i % 2 ? FERRY_EXPERT_PADDED : FERRY_EXPERT_PACKED;
+		struct drive *d = drive_open(rank, &config, NULL);
+		struct drive_step step = {.from = from(&config)};
+
+		step.fused = i / 2;
+		step.leave = ~0u;
+		step.spec.seed = run_args.seed + (uint64_t)i;
+		step.n_tokens[0] = 9;
+		step.n_tokens[1] = 5;
+		drive_run(d, 0, &step);
+		drive_close(d);
+	}
+}
+
+static void outputs_that_nobody_wants(void **state)
+{
+	const struct ranks how = run_args_ranks(2);
+
+	(void)state;
+	ranks_run(&how, unwanted_body);
+}
+
 /* mori#109, DeepEP#427, uccl#940: some ranks or experts get nothing. */
 static void routing_body(struct rank *rank)
 {
@@ -528,6 +563,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(any_number_of_experts),
 		cmocka_unit_test(any_hidden_size),
 		cmocka_unit_test(any_number_of_bytes),
+		cmocka_unit_test(outputs_that_nobody_wants),
 		cmocka_unit_test(any_routing),
 		cmocka_unit_test(all_tokens_want_the_same),
 		cmocka_unit_test(any_ids),
