@@ -23,6 +23,23 @@
  *	5. the rest of the peers' rows; then these to the copy engine
  * Flags
  *	The epoch, in lines; never reset.
+ * Early launch
+ *	Where ch.early allows it, blocks may start while the kernel in front in
+ *	the stream still runs. Until kernel_wait_previous returns, a block
+ *	touches its own shared memory and its argument only: neither the slot,
+ *	poison, windows, nor anything of the caller's, which that kernel may
+ *	write (input, n_tokens_ptr) or read (output of the last dispatch, the
+ *	tables of combine). It returns when that kernel has ended and what it
+ *	wrote is seen; as every thread of every kernel of ours calls it before
+ *	it ends, all that is in front has ended, too. What a caller's kernel
+ *	lets in early, or an event, a copy, a graph in front orders, is ordered
+ *	as for any kernel. The next kernel is let in when this block waits for
+ *	no peer any more, so a kernel that holds room beside this one never
+ *	keeps the other rank from what this one waits for; it, too, reads
+ *	nothing of ours before we have ended: bulk stores and the slot may come
+ *	behind. Peers: what we store in a half of a window at epoch e was read
+ *	by their kernel of e - 2, which had ended before they sent e - 1, which
+ *	our kernel of e - 1 has seen.
  * Threads
  *	512 to a block, eight to a line.
  * Waits
@@ -447,6 +464,6 @@ int ferry_dispatch_lean_launch(const struct ferry_cuda_dispatch *d,
 	config.dynamicSmemBytes = a.at.bytes;
 	config.stream = stream;
 	config.attrs = &early;
-	config.numAttrs = LEAN_IS_EARLY && d->ch.early ? 1 : 0;
+	config.numAttrs = d->ch.early ? 1 : 0;
 	return cudaLaunchKernelEx(&config, ferry_dispatch_lean_kernel, a);
 }

@@ -566,7 +566,7 @@ static int launch(const struct ferry_cuda_dispatch *args, int32_t ctas,
 	cudaLaunchConfig_t config = {};
 	cudaLaunchAttribute early = {};
 
-	if (LEAN_IS_USED && ferry_dispatch_lean_fits(args, ctas))
+	if (ferry_dispatch_lean_fits(args, ctas))
 		return ferry_dispatch_lean_launch(args, ctas, stream);
 	a.d = *args;
 	ctas = useful_ctas(args, ctas);
