@@ -118,7 +118,12 @@ enum ferry_path {
 	FERRY_PATH_COUNTS = 1,
 	/**
 	 * Lines of 128 bytes that carry their own flag: least latency. CUDA,
-	 * where every pair of ranks shares a GPU or has NVLink.
+	 * where every pair of ranks shares a GPU or has NVLink. Each block
+	 * keeps the tables of all ranks in 212 KiB: 2 bytes for a choice of
+	 * n_ranks / group_size * max_tokens * topk, 8 for an expert slot of
+	 * the world, some for rows. Expert slots are at most 8192, rows
+	 * 1 GiB, alignment times expert slots 2^30. What does not fit is
+	 * UNSUPPORTED, and AUTO takes chunks.
 	 */
 	FERRY_PATH_LINES = 2,
 	/** Rows, and a flag for several of them: most bandwidth. CUDA. */

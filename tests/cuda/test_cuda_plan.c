@@ -115,6 +115,37 @@ static void test_refusals(void **state)
 	assert_non_null(strstr(ferry_last_error(), "path is COUNTS"));
 }
 
+/* Asked for, lines refuse; left to choose, the library takes chunks. */
+static void refused_by_lines(struct ferry_moe_config *c, const char *why)
+{
+	struct ferry_moe_need need = FERRY_MOE_NEED_INIT;
+
+	c->path = FERRY_PATH_LINES;
+	assert_int_equal(ferry_moe_query(c, &need), FERRY_UNSUPPORTED);
+	assert_non_null(strstr(ferry_last_error(), why));
+	c->path = FERRY_PATH_AUTO;
+	if (ferry_moe_query(c, &need))
+		fail_msg("%s", ferry_last_error());
+	assert_string_equal(need.path, "chunks");
+}
+
+static void test_limits_of_lines(void **state)
+{
+	struct ferry_moe_need need = FERRY_MOE_NEED_INIT;
+	struct ferry_moe_config c = config(2, 8);
+
+	(void)state;
+	c.n_experts = 8192;
+	if (ferry_moe_query(&c, &need))
+		fail_msg("%s", ferry_last_error());
+	assert_string_equal(need.path, "lines");
+	c.n_experts = 8193;
+	refused_by_lines(&c, "lines serve at most 8192 expert slots");
+	/* 2 bytes for each of 131072 choices: more than 212 KiB. */
+	c = config(8, 2048);
+	refused_by_lines(&c, "the tables of all ranks do not fit");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -123,6 +154,7 @@ int main(void)
 		cmocka_unit_test(test_query),
 		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_limits_of_lines),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
