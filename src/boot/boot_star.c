@@ -137,10 +137,13 @@ static void wait_for_news(struct boot_star *b, bool sending, uint64_t until_ns)
 		eventfd_read(b->wake, &n);
 }
 
+/* Who comes when its time is over is told so by the hub, too. */
 static uint64_t end_of_grace(uint64_t now_ns, uint64_t deadline_ns)
 {
 	if (deadline_ns >= UINT64_MAX / 2)
 		return deadline_ns;
+	if (deadline_ns < now_ns)
+		deadline_ns = now_ns;
 	const int64_t quarter_ns = (int64_t)(deadline_ns - now_ns) / 4;
 	const int64_t grace_ns = min_i64(
 		LONGEST_GRACE_NS, max_i64(SHORTEST_GRACE_NS, quarter_ns));

@@ -2,7 +2,6 @@
 /* The state of a rendezvous: members, rounds, deaths. See hub_intro.c too. */
 #include "hub.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,6 +112,7 @@ static void wait_add(struct ferry_hub *hub, int32_t rank, uint64_t left_ns,
 	if (at_ns >= hub->deadline_ns || hub->failed)
 		return;
 	hub->deadline_ns = at_ns;
+	hub->waiter = rank;
 	hub->patience_ms = patience_ms;
 }
 
@@ -259,12 +259,12 @@ void ferry_hub_member(struct ferry_hub *hub, struct ferry_hub_conn *conn)
 
 static uint64_t absent_fail(struct ferry_hub *hub)
 {
-	char list[FERRY_RANK_LIST_BYTES];
+	char text[FERRY_ABSENCE_BYTES];
 
-	ferry_rank_list(list, hub->absent, hub->n_ranks);
-	ferry_hub_fail(hub, FERRY_TIMEOUT,
-	               "boot: %s did not come within %" PRIu64 " ms", list,
-	               hub->patience_ms);
+	ferry_absence_text(
+		text, &(struct ferry_absence){hub->absent, hub->n_ranks,
+	                                      hub->waiter, hub->patience_ms});
+	ferry_hub_fail(hub, FERRY_TIMEOUT, "%s", text);
 	return UINT64_MAX;
 }
 

@@ -58,8 +58,9 @@ struct ferry_hub {
 	bool *absent; /* [n_ranks] in this round; before, not yet come */
 	int32_t n_absent;
 	bool complete;
-	/* The earliest deadline of a rank that waits, and how long it waits. */
+	/* The earliest deadline of a rank that waits, whose, and its wait. */
 	uint64_t deadline_ns;
+	int32_t waiter;
 	uint64_t patience_ms;
 	/* Allgather in progress. */
 	uint64_t round;

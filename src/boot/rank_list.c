@@ -2,6 +2,7 @@
 /* Words a set of ranks. */
 #include "rank_list.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,4 +33,20 @@ void ferry_rank_list(char text[FERRY_RANK_LIST_BYTES], const bool *listed,
 	}
 	snprintf(text, FERRY_RANK_LIST_BYTES, "rank%s %s",
 	         n_listed == 1 ? "" : "s", list);
+}
+
+void ferry_absence_text(char text[FERRY_ABSENCE_BYTES],
+                        const struct ferry_absence *absence)
+{
+	char list[FERRY_RANK_LIST_BYTES];
+
+	ferry_rank_list(list, absence->absent, absence->n_ranks);
+	if (absence->patience_ms)
+		snprintf(text, FERRY_ABSENCE_BYTES,
+		         "boot: %s did not come within %" PRIu64 " ms", list,
+		         absence->patience_ms);
+	else
+		snprintf(text, FERRY_ABSENCE_BYTES,
+		         "boot: rank %d came when its time was over, before %s",
+		         absence->waiter, list);
 }

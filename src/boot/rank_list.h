@@ -13,4 +13,17 @@ enum { FERRY_RANK_LIST_BYTES = 160 };
 void ferry_rank_list(char text[FERRY_RANK_LIST_BYTES], const bool *listed,
                      int32_t n_ranks);
 
+/* A wait of rank `waiter` that had patience_ms, 0: nothing, when it came. */
+struct ferry_absence {
+	const bool *absent;
+	int32_t n_ranks;
+	int32_t waiter;
+	uint64_t patience_ms;
+};
+
+enum { FERRY_ABSENCE_BYTES = FERRY_RANK_LIST_BYTES + 80 };
+
+void ferry_absence_text(char text[FERRY_ABSENCE_BYTES],
+                        const struct ferry_absence *absence);
+
 #endif

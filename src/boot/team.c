@@ -211,12 +211,12 @@ static void arrive(struct boot_team *b, const void *in, size_t bytes)
 
 static void fail_late(struct boot_team *b, uint64_t patience_ns)
 {
-	char list[FERRY_RANK_LIST_BYTES];
+	char text[FERRY_ABSENCE_BYTES];
 
-	ferry_rank_list(list, b->session->absent, b->team->n_ranks);
-	session_fail(b->team, b->session, FERRY_TIMEOUT,
-	             "boot: %s did not come within %llu ms", list,
-	             (unsigned long long)patience_ns / 1000000);
+	ferry_absence_text(text, &(struct ferry_absence){
+					 b->session->absent, b->team->n_ranks,
+					 b->boot.rank, patience_ns / 1000000});
+	session_fail(b->team, b->session, FERRY_TIMEOUT, "%s", text);
 }
 
 static enum ferry_status allgather(struct ferry_boot *boot, const void *in,

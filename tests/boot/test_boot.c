@@ -112,6 +112,30 @@ static void test_absent(void **state)
 	on_all(absent, 4);
 }
 
+/* Rank 1 has used up its time before it comes: the others hear that. */
+static void comes_late(struct rank *rank)
+{
+	struct visitor *v;
+
+	RANKS_OK(visitor_open(rank, &v));
+	RANKS_OK(visitor_gather(v, 10000));
+	if (rank->rank != 1)
+		ranks_meet(0, rank->n_ranks);
+	RANKS_STATUS(visitor_gather(v, rank->rank == 1 ? 0 : 10000),
+	             FERRY_TIMEOUT);
+	RANKS_CHECK(visitor_ms(v) <= SOON_MS);
+	RANKS_TEXT(ferry_last_error(), "boot: rank 1 came when its time was "
+	                               "over, before ranks 0, 2");
+	if (rank->rank == 1)
+		ranks_meet(0, rank->n_ranks);
+}
+
+static void test_comes_late(void **state)
+{
+	(void)state;
+	on_all(comes_late, 3);
+}
+
 static void disagree(struct rank *rank)
 {
 	struct visitor *v;
@@ -362,6 +386,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_absent),
+		cmocka_unit_test(test_comes_late),
 		cmocka_unit_test(test_disagree),
 		cmocka_unit_test(test_leave),
 		cmocka_unit_test(test_leave_early),
