@@ -2,7 +2,8 @@
 /*
  * A rank of the star: sends its part, reads what the hub says. The socket
  * never blocks and the lock is held for one step only, so that an abort or a
- * look at the dead from another thread need not wait for an allgather.
+ * look at the dead from another thread need not wait for an allgather. Each of
+ * them reads, unless an allgather polls, which reads at once what comes.
  */
 #include "star.h"
 
@@ -43,6 +44,7 @@ struct boot_star {
 	const uint8_t *tail;
 	size_t n_tail;
 	size_t n_sent;
+	bool polled;     /* an allgather sleeps until there is news */
 	bool mute;       /* a message was cut: nothing more can be said */
 	bool must_abort; /* ABORT is to be sent */
 };
@@ -173,9 +175,11 @@ static void run(struct boot_star *b, bool (*done)(const struct ferry_spoke *),
 		}
 		const bool sending = is_sending(b);
 
+		b->polled = true;
 		pthread_mutex_unlock(&b->lock);
 		wait_for_news(b, sending, end_ns);
 		pthread_mutex_lock(&b->lock);
+		b->polled = false;
 	}
 }
 
@@ -245,12 +249,14 @@ static void abort_all(struct ferry_boot *boot)
 	eventfd_write(b->wake, 1);
 }
 
+/* Whoever polls reads: news taken from under it would not wake it. */
 static bool dead(struct ferry_boot *boot, int32_t peer)
 {
 	struct boot_star *b = (struct boot_star *)boot;
 
 	pthread_mutex_lock(&b->lock);
-	step(b);
+	if (!b->polled)
+		step(b);
 	const bool gone = b->spoke.gone[peer];
 	pthread_mutex_unlock(&b->lock);
 	return gone;

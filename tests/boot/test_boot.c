@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "core/order.h"
 #include "meeting.h"
 
 /*
@@ -134,6 +135,46 @@ static void test_comes_late(void **state)
 {
 	(void)state;
 	on_all(comes_late, 3);
+}
+
+/* Asks for the dead all the time, as a watcher of a channel does. */
+struct looker {
+	struct ferry_boot *boot;
+	uint32_t over;
+};
+
+static void *look(void *arg)
+{
+	struct looker *l = arg;
+
+	while (!load_acquire_u32(&l->over))
+		if (l->boot->ops->dead(l->boot, 0))
+			break;
+	return NULL;
+}
+
+/* What another thread reads meanwhile is not lost to an allgather. */
+static void looked_at(struct rank *rank)
+{
+	struct looker looker = {.over = 0};
+	struct visitor *v;
+	pthread_t thread;
+	enum ferry_status status = FERRY_OK;
+
+	RANKS_OK(visitor_open(rank, &v));
+	looker.boot = v->boot;
+	RANKS_EQ(pthread_create(&thread, NULL, look, &looker), 0);
+	for (int i = 0; i < 200 && status == FERRY_OK; i++)
+		status = visitor_gather(v, SOON_MS);
+	store_release_u32(&looker.over, 1);
+	pthread_join(thread, NULL);
+	RANKS_OK(status);
+}
+
+static void test_looked_at(void **state)
+{
+	(void)state;
+	on_all(looked_at, 3);
 }
 
 static void disagree(struct rank *rank)
@@ -387,6 +428,7 @@ int main(void)
 		cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_absent),
 		cmocka_unit_test(test_comes_late),
+		cmocka_unit_test(test_looked_at),
 		cmocka_unit_test(test_disagree),
 		cmocka_unit_test(test_leave),
 		cmocka_unit_test(test_leave_early),
