@@ -20,29 +20,34 @@ struct launch {
 	enum ferry_phase phase;
 	cudaStream_t stream;
 	unsigned long long capture; /* 0: none */
-	int device;                 /* that was current, -1: the right one */
+	bool pushed;                /* another device was current */
 };
 
-/* The device of the channel becomes current, where another is. */
+/*
+ * The device of the channel becomes current, where another is. As in
+ * ferry_cuda_enter its context is pushed: a thread that never chose a device
+ * would get a context on GPU 0 by setting it back.
+ */
 static cudaError_t enter_device(struct launch *l)
 {
-	const int own = l->e->moe->world->cuda_device;
+	const struct ferry_world *world = l->e->moe->world;
 	int current;
 	cudaError_t error = cudaGetDevice(&current);
 
-	l->device = -1;
-	if (error != cudaSuccess || current == own)
+	if (error != cudaSuccess || current == world->cuda_device)
 		return error;
-	error = cudaSetDevice(own);
-	if (error == cudaSuccess)
-		l->device = current;
+	error = (cudaError_t)world->gpu->driver.CtxPushCurrent(
+		world->gpu->context);
+	l->pushed = error == cudaSuccess;
 	return error;
 }
 
 static void leave_device(const struct launch *l)
 {
-	if (l->device >= 0)
-		(void)cudaSetDevice(l->device);
+	CUcontext context;
+
+	if (l->pushed)
+		(void)l->e->moe->world->gpu->driver.CtxPopCurrent(&context);
 }
 
 static struct launch begin(struct ferry_moe *moe, int32_t slot,
@@ -232,7 +237,7 @@ void ferry_cuda_clear(struct ferry_moe *moe,
                       struct CUstream_st *stream)
 {
 	const size_t n_slots = (size_t)moe->shape.own_expert_slots;
-	struct launch l = {.e = moe->engine, .device = -1};
+	struct launch l = {.e = moe->engine};
 
 	if (enter_device(&l) != cudaSuccess)
 		return;

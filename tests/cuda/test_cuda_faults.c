@@ -5,7 +5,8 @@
  * close returns, and the world's next channel works. What single calls answer
  * is in test_moe_faults.c, which runs on GPUs, too.
  *
- * With --processes: a process that is killed; else all the rest, with threads.
+ * With --processes: a process that is killed, and what contexts a process has;
+ * else all the rest, with threads.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -13,11 +14,16 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include <cmocka.h>
 
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
 #include "core/clock.h"
+#include "gpus.h"
 #include "lab.h"
 #include "moe/broken.h"
 
@@ -90,6 +96,16 @@ static struct long_graph record(struct rank *rank)
 	return g;
 }
 
+/* A rank whose own kernels did not wait is told by the others' hosts. */
+static void hear_of_it(const struct long_graph *g)
+{
+	const uint64_t begin = ferry_now_ns();
+
+	while (ferry_moe_poll(g->d->moe, NULL) == FERRY_OK &&
+	       since_ms(begin) < AT_ONCE_MS)
+		sleep_ms(1);
+}
+
 /* After the failure: nothing is left of it but the record. */
 static void check_end(struct rank *rank, struct long_graph *g,
                       enum ferry_status status, int32_t root)
@@ -141,8 +157,10 @@ static void absent_body(struct rank *rank)
 	struct long_graph g = record(rank);
 
 	ranks_meet(0, rank->n_ranks);
-	if (rank->rank == 1)
+	if (rank->rank == 1) {
 		ranks_meet(1, rank->n_ranks);
+		hear_of_it(&g);
+	}
 	begin = ferry_now_ns();
 	if (rank->rank != 1) {
 		LAB_OK(cudaGraphLaunch(g.exec, g.stream));
@@ -254,6 +272,35 @@ static void a_killed_process_harms_no_context(void **state)
 	ranks_run(&how, death_body);
 }
 
+/* Calls of a thread that has chosen no device: none on another GPU. */
+static void no_context_body(struct rank *rank)
+{
+	PFN_cuDevicePrimaryCtxGetState_v7000 get_state = NULL;
+	enum cudaDriverEntryPointQueryResult found;
+	void *function = NULL;
+
+	check_world(rank);
+	LAB_OK(cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState",
+	                                        &function, 7000,
+	                                        cudaEnableDefault, &found));
+	memcpy(&get_state, &function, sizeof(get_state));
+	for (int g = 0; g < rank->n_gpus; g++) {
+		unsigned flags;
+		int active;
+
+		LAB_OK(get_state(g, &flags, &active));
+		RANKS_EQ(active, g == gpus_of_rank(rank->rank, rank->n_gpus));
+	}
+}
+
+static void no_context_comes(void **state)
+{
+	const struct ranks how = run_args_ranks(2);
+
+	(void)state;
+	ranks_run(&how, no_context_body);
+}
+
 /* Its GPU stands still for twice the timeout; the host of it is fast. */
 static void stall_body(struct rank *rank)
 {
@@ -342,6 +389,7 @@ static void close_returns_while_kernels_wait(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest processes[] = {
+		cmocka_unit_test(no_context_comes),
 		cmocka_unit_test(a_killed_process_harms_no_context),
 	};
 	const struct CMUnitTest threads[] = {

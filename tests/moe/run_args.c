@@ -80,9 +80,10 @@ static void find_gpus(void)
 	/*
 	 * Streams share hardware queues, 8 by default, and a kernel that waits
 	 * in one holds back what is behind it: ranks that are threads would
-	 * wait for each other.
+	 * wait for each other. A context takes a second longer to make then.
 	 */
-	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+	if (run_args.kind == RANKS_THREADS)
+		setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
 }
 
 void run_args_read(int argc, char **argv)

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <threads.h>
 
+#include <cuda.h>
+#include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
 
 #include "arena.h"
@@ -21,7 +23,7 @@
 struct cuda_memory {
 	struct rank_memory base; /* first */
 	int device;
-	int before; /* current device of the thread, during a call */
+	CUcontext context;
 	struct CUstream_st *streams[RANK_MEMORY_STREAMS];
 };
 
@@ -31,8 +33,13 @@ static void check(cudaError_t error, const char *what)
 		RANKS_FAIL("%s: %s", what, cudaGetErrorString(error));
 }
 
+static struct {
+	PFN_cuDevicePrimaryCtxRetain_v7000 retain;
+	PFN_cuCtxPushCurrent_v4000 push;
+	PFN_cuCtxPopCurrent_v4000 pop;
+} driver;
 static struct arena pinned, on_gpu[GPUS_MAX];
-static once_flag arenas_once = ONCE_FLAG_INIT;
+static once_flag prepared_once = ONCE_FLAG_INIT;
 
 static void *grow_pinned(size_t bytes)
 {
@@ -51,7 +58,20 @@ static void *grow_device(size_t bytes)
 	return cudaMalloc(&p, bytes) == cudaSuccess ? p : NULL;
 }
 
-static void make_arenas(void)
+static void ask_driver(const char *name, unsigned version, void *function)
+{
+	enum cudaDriverEntryPointQueryResult found;
+	void *p = NULL;
+
+	if (cudaGetDriverEntryPointByVersion(name, &p, version,
+	                                     cudaEnableDefault,
+	                                     &found) != cudaSuccess ||
+	    p == NULL)
+		abort();
+	memcpy(function, &p, sizeof(p));
+}
+
+static void prepare(void)
 {
 	const char *exact = getenv("TEST_EXACT_ALLOC");
 
@@ -59,23 +79,36 @@ static void make_arenas(void)
 	for (int i = 0; i < GPUS_MAX; i++)
 		arena_init(&on_gpu[i], grow_device,
 		           exact != NULL && exact[0] == '1');
+	ask_driver("cuDevicePrimaryCtxRetain", 7000, &driver.retain);
+	ask_driver("cuCtxPushCurrent", 4000, &driver.push);
+	ask_driver("cuCtxPopCurrent", 4000, &driver.pop);
 }
 
-/* Around each call: the test's own current device is not to change. */
+/*
+ * Around each call: the test's own current device is not to change. Setting it
+ * back would make a context on GPU 0 for a thread that has none.
+ */
 static struct cuda_memory *enter(struct rank_memory *m)
 {
 	struct cuda_memory *c = (struct cuda_memory *)m;
 
-	check(cudaGetDevice(&c->before), "cudaGetDevice");
-	if (c->before != c->device)
-		check(cudaSetDevice(c->device), "cudaSetDevice");
+	check((cudaError_t)driver.push(c->context), "cuCtxPushCurrent");
 	return c;
 }
 
-static void leave(struct cuda_memory *c)
+static void leave(void)
 {
-	if (c->before != c->device)
-		check(cudaSetDevice(c->before), "cudaSetDevice");
+	CUcontext context;
+
+	check((cudaError_t)driver.pop(&context), "cuCtxPopCurrent");
+}
+
+/* A chunk before any kernel waits. */
+static void grow_ahead(struct arena *arena)
+{
+	void *block = arena_take(arena, 1 << 20);
+
+	arena_give(arena, block, 1 << 20);
 }
 
 static struct rank_memory *cuda_open(const struct rank *rank, int n_streams)
@@ -84,19 +117,19 @@ static struct rank_memory *cuda_open(const struct rank *rank, int n_streams)
 
 	if (c == NULL)
 		return NULL;
-	call_once(&arenas_once, make_arenas);
+	call_once(&prepared_once, prepare);
 	c->device = gpus_of_rank(rank->rank, rank->n_gpus);
 	c->base.n_streams = n_streams;
+	check((cudaError_t)driver.retain(&c->context, c->device),
+	      "cuDevicePrimaryCtxRetain");
 	enter(&c->base);
 	for (int i = 0; i < n_streams; i++)
 		check(cudaStreamCreateWithFlags(&c->streams[i],
 		                                cudaStreamNonBlocking),
 		      "cudaStreamCreateWithFlags");
-	/* A chunk before any kernel waits. */
-	void *block = arena_take(&on_gpu[c->device], 1 << 20);
-
-	arena_give(&on_gpu[c->device], block, 1 << 20);
-	leave(c);
+	grow_ahead(&on_gpu[c->device]);
+	grow_ahead(&pinned);
+	leave();
 	return &c->base;
 }
 
@@ -122,7 +155,7 @@ static void cuda_make(struct rank_memory *m, struct mirror *mirror)
 
 	mirror->device = arena_take(&on_gpu[c->device], mirror->device_room);
 	mirror->host = arena_take(&pinned, mirror->host_room);
-	leave(c);
+	leave();
 	if (mirror->device == NULL || mirror->host == NULL)
 		RANKS_FAIL("out of memory: %zu bytes of the GPU, %zu pinned",
 		           mirror->device_room, mirror->host_room);
@@ -139,11 +172,10 @@ static void cuda_drop(struct rank_memory *m, struct mirror *mirror)
 static void copy(struct rank_memory *m, void *to, const void *from,
                  size_t bytes, struct CUstream_st *stream)
 {
-	struct cuda_memory *c = enter(m);
-
+	enter(m);
 	check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream),
 	      "cudaMemcpyAsync");
-	leave(c);
+	leave();
 }
 
 static void cuda_push(struct rank_memory *m, const struct mirror *mirror,
@@ -161,11 +193,10 @@ static void cuda_pull(struct rank_memory *m, const struct mirror *mirror,
 static void cuda_fill(struct rank_memory *m, const struct mirror *mirror,
                       int byte, struct CUstream_st *stream)
 {
-	struct cuda_memory *c = enter(m);
-
+	enter(m);
 	check(cudaMemsetAsync(mirror->device, byte, mirror->bytes, stream),
 	      "cudaMemsetAsync");
-	leave(c);
+	leave();
 }
 
 /* On stream 0, through pinned memory, and waited for. */
@@ -205,7 +236,7 @@ static void cuda_sync(struct rank_memory *m, struct CUstream_st *stream)
 		if (stream == NULL || stream == c->streams[i])
 			check(cudaStreamSynchronize(c->streams[i]),
 			      "cudaStreamSynchronize");
-	leave(c);
+	leave();
 }
 
 static const struct rank_memory_ops cuda_ops = {
