@@ -22,5 +22,7 @@ extern const struct fault_setting fault_settings[];
 int32_t fault_gpus(void);
 /* An open that lacks a rank takes so long; the others are faster. */
 extern const int32_t fault_open_ms;
+/* Runs with random deaths: each costs a world. */
+extern const int32_t fault_random_runs;
 
 #endif

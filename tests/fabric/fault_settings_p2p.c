@@ -18,8 +18,10 @@ const struct fault_setting fault_settings[] = {
 
 #ifdef FAKE_GPU
 const int32_t fault_open_ms = 400;
+const int32_t fault_random_runs = 5;
 #else
 const int32_t fault_open_ms = 4000; /* a context has to be made */
+const int32_t fault_random_runs = 2;
 #endif
 
 int32_t fault_gpus(void)

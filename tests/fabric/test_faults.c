@@ -187,7 +187,7 @@ static void test_random_kills(void **state)
 {
 	uint64_t rng = ranks_seed();
 
-	for (int i = 0; i < 5; i++) {
+	for (int32_t i = 0; i < fault_random_runs; i++) {
 		struct ranks how = {.n_ranks =
 		                            3 + (int32_t)(rng_next(&rng) % 5)};
 		char fault[128] = "";

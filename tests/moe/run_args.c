@@ -135,5 +135,8 @@ struct ranks run_args_ranks(int32_t n_ranks)
 		how.timeout_ms = 8000;
 	if (run_args.timeout_ms)
 		how.timeout_ms = run_args.timeout_ms;
+	/* Who is given more time needs it to open, too. */
+	if (run_args.timeout_ms > 10000)
+		how.open_timeout_ms = run_args.timeout_ms;
 	return how;
 }

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 import tree
 
@@ -72,6 +73,35 @@ def add_programs(folder, programs):
         path.chmod(0o755)
 
 
+def two_lanes(root):
+    """--beside: tests that hang hold up no other, and all are logged."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        make_build(folder)
+        begin = time.monotonic()
+        subprocess.run(
+            [sys.executable, "-B", root / "scripts/gpu-test", folder,
+             "--beside", "slow|good", "--timeout", "2", "--log",
+             folder / "log.json"],
+            capture_output=True, check=False, timeout=60)
+        seconds = time.monotonic() - begin
+        log = json.loads((folder / "log.json").read_text())
+    names = [test["name"] for test in log["tests"]]
+    if sorted(names) != sorted(["test_good", "test_bad", "test_elsewhere",
+                                "test_slow", "test_killed", "test_absent"]):
+        yield f"lanes: {names}"
+    if names[-1] != "test_slow" or seconds > 10:
+        yield f"who hangs does not end last: {names}, {seconds:.1f} s"
+
+
+def what_is_kept(root):
+    """Of a long output: who failed first, and the end."""
+    text = "rank 1 of 2: why\n" + "more\n" * 60 + "FAILED\n"
+    kept = module_of(root, "gpu-test").kept(text)
+    if kept[0] != "rank 1 of 2: why" or kept[-1] != "FAILED":
+        yield f"kept: {kept}"
+
+
 def what_comes_first(root):
     """--first moves tests before the others, which keep their order."""
     with tempfile.TemporaryDirectory() as name:
@@ -98,9 +128,9 @@ def run_session(root, folder):
         (build / "gpu_tests.txt").write_text(
             "".join(line for line in lines if name not in line))
     add_programs(build, TOOLS)
-    subprocess.run([root / "scripts/gpu-pack", build, pack, build],
+    subprocess.run([root / "scripts/gpu-pack", build, pack],
                    check=True, capture_output=True, timeout=60)
-    parts = ("kernels", "combine", "tests", "rungs", "lean-tests")
+    parts = ("kernels", "combine", "tests", "rungs")
     done = subprocess.run(
         [sys.executable, "-B", pack / "gpu-all", pack, out, "--limit", "12",
          "--seed", "5", *(word for p in parts for word in ("--part", p))],
@@ -118,10 +148,7 @@ def a_session_goes_on(root):
         done, log, out = run_session(root, folder)
         text = json.dumps(log)
         tests = json.loads((out / "gpu-test.json").read_text())
-        lean = json.loads((out / "gpu-test-lean.json").read_text())
         first_log = (out / "01-kernels.log").read_text()
-        in_lean = sorted(p.name for p in
-                         (folder / "pack/build/lean").iterdir())
     commands = {c["command"]: c for p in log["parts"] for c in p["commands"]}
     results = {command: c["result"] for command, c in commands.items()}
     want = {"dev/cuda_try check lines 2 5 60": "passed",
@@ -141,8 +168,6 @@ def a_session_goes_on(root):
         yield f"log of a part: {first_log}"
     if tests["passed"] != 1 or tests["commit"] != "0123456789ab":
         yield f"tests: {tests}"
-    if lean["commit"] != "0123456789ab" or "gpu_tests.txt" not in in_lean:
-        yield f"of the lean build: {lean}, {in_lean}"
     if log["commit"] != "0123456789ab" or log["seed"] != 5:
         yield f"commit or seed: {log['commit']}, {log['seed']}"
     if sum(p["seconds"] for p in log["parts"]) > 16:
@@ -204,5 +229,6 @@ def reports_are_sorted_out(root):
 
 
 if __name__ == "__main__":
-    tree.main(a_log_says_what_happened, what_comes_first, a_session_goes_on,
+    tree.main(a_log_says_what_happened, what_comes_first, two_lanes,
+              what_is_kept, a_session_goes_on,
               reports_are_sorted_out)
