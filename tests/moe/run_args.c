@@ -83,7 +83,7 @@ static void find_gpus(void)
 	 * wait for each other. A context takes a second longer to make then.
 	 */
 	if (run_args.kind == RANKS_THREADS)
-		setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+		setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
 void run_args_read(int argc, char **argv)
