@@ -80,10 +80,11 @@ static void find_gpus(void)
 	/*
 	 * Streams share hardware queues, 8 by default, and a kernel that waits
 	 * in one holds back what is behind it: ranks that are threads would
-	 * wait for each other. A context takes a second longer to make then.
+	 * wait for each other. 32 of them take a second more to make.
 	 */
 	if (run_args.kind == RANKS_THREADS)
-		setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+		setenv("CUDA_DEVICE_MAX_CONNECTIONS",
+		       run_args.few_ranks ? "16" : "32", 0);
 }
 
 void run_args_read(int argc, char **argv)

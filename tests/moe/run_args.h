@@ -32,6 +32,11 @@ struct run_args {
 	int streams; /* of a rank */
 	int ranks;   /* 0: not given */
 	int timeout_ms;
+	/*
+	 * Set by a program before run_args_read: never more than 4 ranks, and
+	 * so a context with fewer queues, which is sooner made.
+	 */
+	bool few_ranks;
 };
 
 /*

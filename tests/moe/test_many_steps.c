@@ -82,6 +82,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(unequal_and_empty_batches),
 	};
 
+	run_args.few_ranks = true;
 	run_args_read(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

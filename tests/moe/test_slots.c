@@ -358,6 +358,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(combine_may_be_left_out),
 	};
 
+	run_args.few_ranks = true;
 	run_args_read(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
