@@ -67,7 +67,12 @@ struct table_part {
 	uint64_t epoch;
 };
 
-/* One launch, as a block sees it. Uniform. */
+/*
+ * One launch, as a block sees it. Uniform. Functions that are not inlined take
+ * it, and what else they need, by value: a pointer to it that escapes makes the
+ * compiler load `a` from the stack and then each parameter of the launch from
+ * memory, at every use, instead of reading the constant bank.
+ */
 struct chunks {
 	const struct ferry_cuda_dispatch *a;
 	uint64_t epoch;

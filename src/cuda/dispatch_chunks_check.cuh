@@ -129,21 +129,21 @@ static __device__ inline bool is_unequal(const struct chunks *c, int32_t rank,
  * disagree: a fault of the engine, and an end all the same, since nobody here
  * places rows any more.
  */
-static __device__ __noinline__ void refuse_tables(const struct chunks *c)
+static __device__ __noinline__ void refuse_tables(const struct chunks c)
 {
-	const struct ferry_cuda_channel *ch = &c->a->ch;
+	const struct ferry_cuda_channel *ch = &c.a->ch;
 	struct ferry_cuda_record r;
 	int32_t with = -1;
 	bool bad = false;
 
 	for (int32_t i = 0; i < ch->n_ranks && !bad; i++)
-		bad = is_malformed(c, i, &r);
+		bad = is_malformed(&c, i, &r);
 	for (int32_t i = 0; i < ch->n_ranks && !bad; i++)
-		bad = is_marked(c, i, &r);
+		bad = is_marked(&c, i, &r);
 	for (int32_t i = 0; i < ch->n_ranks && !bad; i++)
-		bad = is_unequal(c, i, &with, &r);
+		bad = is_unequal(&c, i, &with, &r);
 	if (!bad)
-		r = refusal(c, FERRY_INTERNAL, ch->rank, FERRY_CUDA_ODD_TABLES,
+		r = refusal(&c, FERRY_INTERNAL, ch->rank, FERRY_CUDA_ODD_TABLES,
 		            0);
 	fail(ch, &r);
 }

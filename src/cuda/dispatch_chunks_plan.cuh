@@ -365,7 +365,7 @@ static __device__ inline bool plan_own_blocks(const struct chunks *c,
 		return false;
 	if (load_relaxed_gpu(word_at(c, WORD_ODD))) {
 		if (p->begin == 0 && team_thread(&p->team) == 0)
-			refuse_tables(c);
+			refuse_tables(*c);
 		return false;
 	}
 	plan_total(p);

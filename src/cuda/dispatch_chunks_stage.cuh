@@ -36,14 +36,12 @@ x_form_of(const struct ferry_cuda_dispatch *a)
 
 /* What the lanes read of it; the bulk engine may still bring the rest. */
 static __device__ __noinline__ void
-load_x_lanes(const struct chunks *c, const struct x_form *f,
-             unsigned char *stage, int32_t token, const struct piece *p,
-             int32_t lane)
+load_x_lanes(const struct chunks c, const struct x_form f, unsigned char *stage,
+             int32_t token, const struct piece p, int32_t lane)
 {
-	const struct ferry_cuda_dispatch *a = c->a;
+	const struct ferry_cuda_dispatch *a = c.a;
 	const struct row_image image = row_image_of(a, 0);
-	const uint32_t begin =
-		p->payload ? p->begin : p->scale_begin + c->payload;
+	const uint32_t begin = p.payload ? p.begin : p.scale_begin + c.payload;
 	const unsigned char *x =
 		(const unsigned char *)a->in.x + (size_t)token * a->in.x_stride;
 	const unsigned char *scales = (const unsigned char *)a->in.scales +
@@ -52,15 +50,15 @@ load_x_lanes(const struct chunks *c, const struct x_form *f,
 	if (a->ch.quantize)
 		quantize_part(stage, image.row_bytes, image.scale_offset, x,
 		              a->ch.scale_type == FERRY_SCALE_UE8M0,
-		              make_uint2(begin, begin + p->payload + p->scales),
+		              make_uint2(begin, begin + p.payload + p.scales),
 		              (uint32_t)lane, 32);
-	else if (!f->payload_wide && p->payload)
-		fetch_bytes(stage, x + p->begin,
-		            min(p->payload, image.row_bytes - p->begin),
+	else if (!f.payload_wide && p.payload)
+		fetch_bytes(stage, x + p.begin,
+		            min(p.payload, image.row_bytes - p.begin),
 		            (uint32_t)lane, 32);
-	if (!a->ch.quantize && !f->scales_wide && p->scales)
-		fetch_bytes(stage + p->payload, scales + p->scale_begin,
-		            min(p->scales, image.scale_bytes - p->scale_begin),
+	if (!a->ch.quantize && !f.scales_wide && p.scales)
+		fetch_bytes(stage + p.payload, scales + p.scale_begin,
+		            min(p.scales, image.scale_bytes - p.scale_begin),
 		            (uint32_t)lane, 32);
 	fence_proxy_async_shared();
 	__syncwarp();
@@ -100,7 +98,7 @@ static __device__ inline void load_x(const struct chunks *c, struct mover *m,
 		}
 	}
 	if (payload != p.payload || scales != p.scales)
-		load_x_lanes(c, f, to, token, &p, m->lane);
+		load_x_lanes(*c, *f, to, token, p, m->lane);
 }
 
 /* A piece of a row of the own window; its flag has been seen. */
@@ -176,33 +174,33 @@ out_form_of(const struct ferry_cuda_dispatch *a)
 }
 
 /* What the bulk engine cannot store, by the lanes. */
-static __device__ __noinline__ void store_out_lanes(const struct chunks *c,
-                                                    const struct out_form *f,
+static __device__ __noinline__ void store_out_lanes(const struct chunks c,
+                                                    const struct out_form f,
                                                     const unsigned char *stage,
                                                     int64_t row, float weight,
-                                                    const struct piece *p)
+                                                    const struct piece p)
 {
-	const struct ferry_cuda_dispatch *a = c->a;
+	const struct ferry_cuda_dispatch *a = c.a;
 	const uint32_t thread = threadIdx.x % 32;
 	unsigned char *to = (unsigned char *)a->out.rows +
-	                    (size_t)row * a->out.row_stride + p->begin;
+	                    (size_t)row * a->out.row_stride + p.begin;
 
-	if (f->rows && p->payload) {
+	if (f.rows && p.payload) {
 		const uint32_t bytes =
-			min(p->payload, (uint32_t)a->row_bytes - p->begin);
+			min(p.payload, (uint32_t)a->row_bytes - p.begin);
 
-		if (f->weighted)
+		if (f.weighted)
 			row_store_weighted(to, stage, bytes, a->ch.dtype,
 			                   weight, make_uint2(thread, 32));
-		else if (!f->rows_wide)
+		else if (!f.rows_wide)
 			row_store(to, stage, bytes, thread, 32);
 	}
-	if (f->scales && !f->scales_wide && p->scales)
+	if (f.scales && !f.scales_wide && p.scales)
 		scales_store(
-			a, row, stage + p->payload,
-			make_uint2(p->scale_begin,
-		                   min(p->scales, (uint32_t)a->scale_row_bytes -
-		                                          p->scale_begin)),
+			a, row, stage + p.payload,
+			make_uint2(p.scale_begin,
+		                   min(p.scales, (uint32_t)a->scale_row_bytes -
+		                                         p.scale_begin)),
 			thread, 32);
 }
 
@@ -228,7 +226,7 @@ static __device__ __forceinline__ void store_out(const struct chunks *c,
 			           stage + p->payload, p->scales);
 	}
 	if (f->lanes)
-		store_out_lanes(c, f, stage, row, weight, p);
+		store_out_lanes(*c, *f, stage, row, weight, *p);
 }
 
 #endif

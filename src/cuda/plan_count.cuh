@@ -183,24 +183,27 @@ static __device__ inline void clear_row(uint32_t *row, int32_t n, int32_t lane)
 	__syncwarp();
 }
 
-/* As below where a token names a slot twice: row[s] is the number. */
+/*
+ * As below where a token names a slot twice: row[s] is the number. By value: no
+ * pointer to the plan leaves the caller's registers.
+ */
 static __device__ __noinline__ void
-count_twice(const struct plan *p, uint32_t *row, int32_t begin, int32_t end)
+count_twice(const struct plan p, uint32_t *row, int32_t begin, int32_t end)
 {
-	clear_row(row, p->stride, p->team.lane);
+	clear_row(row, p.stride, p.team.lane);
 #pragma unroll 1
 	for (int32_t from = begin; from < end; from += 32) {
-		const int32_t at = from + p->team.lane;
-		const int32_t s = at < end ? p->slot[at] : -1;
+		const int32_t at = from + p.team.lane;
+		const int32_t s = at < end ? p.slot[at] : -1;
 		const uint32_t same = __match_any_sync(~0u, s);
-		const uint32_t before = same & ((1u << p->team.lane) - 1);
+		const uint32_t before = same & ((1u << p.team.lane) - 1);
 		const uint32_t base = s >= 0 ? row[s] : 0;
 
 		__syncwarp();
 		if (s >= 0 && before == 0)
 			row[s] = base + (uint32_t)__popc(same);
 		if (s >= 0)
-			p->place[at] = (int32_t)base + __popc(before);
+			p.place[at] = (int32_t)base + __popc(before);
 		__syncwarp();
 	}
 }
@@ -255,7 +258,7 @@ static __device__ inline void count_tokens(const struct plan *p, int32_t group,
 	if (!__any_sync(~0u, twice))
 		return;
 	__syncwarp();
-	count_twice(p, row, group * 32 * topk,
+	count_twice(*p, row, group * 32 * topk,
 	            min(n_tokens, group * 32 + 32) * topk);
 	if (p->team.lane == 0)
 		atomicOr((unsigned long long *)&p->sums->twice, 1ull << group);
