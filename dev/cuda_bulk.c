@@ -5,7 +5,7 @@
  *
  *	cuda_bulk KERNEL CTAS TOKENS...
  *
- * KERNEL is chunks or one of the rungs, cuda_rungs.h. CTAS 0: all
+ * KERNEL is chunks, or what cuda_rungs.h has beside it. CTAS 0: all
  * multiprocessors. Two ranks, hidden 7168, top-8 of 256. Before each time a few
  * smaller dispatches of the same kind are compared with the oracle; exit 1
  * where bits differ.

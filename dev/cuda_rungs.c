@@ -14,10 +14,6 @@ static const struct {
          &ferry_cuda_combine_lines},
 	{"chunks", FERRY_PATH_CHUNKS, &ferry_cuda_dispatch_chunks,
          &ferry_cuda_combine_chunks},
-	{"ahead", FERRY_PATH_CHUNKS, &rung_ahead, &ferry_cuda_combine_chunks},
-	{"stream", FERRY_PATH_CHUNKS, &rung_stream, &ferry_cuda_combine_chunks},
-	{"both", FERRY_PATH_CHUNKS, &rung_both, &ferry_cuda_combine_chunks},
-	{"few", FERRY_PATH_CHUNKS, &rung_few, &ferry_cuda_combine_chunks},
 };
 
 bool rungs_find(const char *name, struct harness_kernels *kernels)
