@@ -269,6 +269,8 @@ static void test_trace(void **state)
 
 	cJSON_ArrayForEach(event, cJSON_GetObjectItem(document, "traceEvents"))
 	{
+		/* Each says something. */
+		assert_non_null(cJSON_GetObjectItem(event, "args")->child);
 		if (!strcmp(text_of(event, "ph"), "X")) {
 			check_event(event, run);
 			n++;

@@ -39,15 +39,17 @@ static char *quoted(const char *text)
 	return json ? json : alloc_or_exit(1, 1);
 }
 
-/* Begins a process; the order of processes is that of their numbers. */
-static void write_process(FILE *f, int32_t pid, const char *name)
+/* Begins a process, behind a comma where one went before it; the order of
+ * processes is that of their numbers. */
+static void write_process(FILE *f, const char *before, int32_t pid,
+                          const char *name)
 {
 	fprintf(f,
-	        ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,"
+	        "%s\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,"
 	        "\"tid\":0,\"args\":{\"name\":\"%s\"}}"
 	        ",\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%d,"
 	        "\"tid\":0,\"args\":{\"sort_index\":%d}}",
-	        pid, name, pid, pid);
+	        before, pid, name, pid, pid);
 }
 
 static void write_thread(FILE *f, int32_t pid, int tid, const char *name)
@@ -64,11 +66,11 @@ static void write_names(FILE *f, int32_t n_ranks)
 		char name[24];
 
 		snprintf(name, sizeof(name), "rank %d", r);
-		write_process(f, r, name);
+		write_process(f, r ? "," : "", r, name);
 		write_thread(f, r, MAIN_THREAD, "layers");
 		write_thread(f, r, SECOND_THREAD, "balancer");
 	}
-	write_process(f, n_ranks, "steps");
+	write_process(f, ",", n_ranks, "steps");
 }
 
 static void write_step(FILE *f, const struct prefill_shape *shape,
@@ -135,9 +137,7 @@ bool prefill_write_trace(const struct prefill_report *report,
 
 	fprintf(f,
 	        "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"balance\":\"%s\","
-	        "\"model\":%s,\"ranks\":%d},\n\"traceEvents\":[\n"
-	        "{\"name\":\"trace\",\"ph\":\"M\",\"pid\":0,\"tid\":0,"
-	        "\"args\":{}}",
+	        "\"model\":%s,\"ranks\":%d},\n\"traceEvents\":[",
 	        run->name, model, shape->n_ranks);
 	free(model);
 	write_names(f, shape->n_ranks);
