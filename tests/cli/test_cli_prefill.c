@@ -448,23 +448,68 @@ static void set_weights(const char *directory, const char *tensor, float value)
 	free(file);
 }
 
-/* Logits of a router beyond all floats: no number is none for it. */
-static void test_weights_beyond_all_floats(void **state)
+static void make_model_of(const char *tensor, float value)
 {
 	struct tiny_shape shape = TINY_SHAPE_INIT;
+
+	shape.type = LM_F32;
+	model = tiny_model_make(&shape);
+	set_weights(model, tensor, value);
+	tiny_file_write(model, "fox.txt", "the quick brown fox jumps", 25);
+	tiny_file_write(model, "sum.txt", "1 + 2 = 3, 4 + 5 = 9, 0", 23);
+}
+
+/* Logits of a router whose squares are beyond all floats: still a choice, and
+ * no number is none for it. */
+static void test_squares_beyond_all_floats(void **state)
+{
 	char *const usual = model;
 
 	(void)state;
-	shape.type = LM_F32;
-	model = tiny_model_make(&shape);
-	set_weights(model, "model.layers.1.mlp.gate.weight", 3e38f);
-	tiny_file_write(model, "fox.txt", "the quick brown fox jumps", 25);
-	tiny_file_write(model, "sum.txt", "1 + 2 = 3, 4 + 5 = 9, 0", 23);
+	make_model_of("model.layers.1.mlp.gate.weight", 3e30f);
 	cJSON *const document = prefill_json("--check --threads --warm-up 0");
 
 	assert_true(cJSON_IsTrue(at(document, "bits_equal")));
 	assert_true(fabs(program_number(document, "logit_cosine")) <= 1);
 	cJSON_Delete(document);
+	tiny_model_remove(model);
+	model = usual;
+}
+
+static void fails_with(const char *options, const char *message)
+{
+	struct program p = prefill(options);
+
+	if (p.status != 1)
+		fail_msg("status %d: %s", p.status, p.err);
+	assert_contains(p.err, message);
+	program_free(&p);
+}
+
+/* Not numbers: no run of them is a good one, whatever else is asked. */
+static void test_weights_beyond_all_floats(void **state)
+{
+	static const char router[] = "sequence 0: layer 1, token 0: the "
+				     "router's logits are not finite";
+	static const char state_of[] = "sequence 0: token 0: hidden states "
+				       "after the last layer are not finite";
+	char *const usual = model;
+
+	(void)state;
+	make_model_of("model.layers.1.mlp.gate.weight", 3e38f);
+	fails_with("--check", router);
+	fails_with("--logits all --threads --balance off", router);
+	tiny_model_remove(model);
+	make_model_of("model.layers.1.mlp.experts.0.down_proj.weight", NAN);
+	for (int e = 1; e < 8; e++) {
+		char name[64];
+
+		snprintf(name, sizeof(name),
+		         "model.layers.1.mlp.experts.%d.down_proj.weight", e);
+		set_weights(model, name, NAN);
+	}
+	fails_with("--logits last --threads --balance off", state_of);
+	fails_with("--logits last --check --balance off", state_of);
 	tiny_model_remove(model);
 	model = usual;
 }
@@ -487,6 +532,7 @@ int main(void)
 		cmocka_unit_test(test_outputs_that_would_be_lost),
 		cmocka_unit_test(test_threads_are_on_local),
 		cmocka_unit_test(test_names_of_any_bytes),
+		cmocka_unit_test(test_squares_beyond_all_floats),
 		cmocka_unit_test(test_weights_beyond_all_floats),
 	};
 

@@ -15,6 +15,8 @@ int32_t lab_draw(int32_t n)
 	return (int32_t)(rng_next(&lab_seed) % (uint64_t)n);
 }
 
+static const char *const lab_texts[] = {"drawn.txt"};
+
 static void describe(struct lab *lab, const struct lab_input *input)
 {
 	const struct lm_config *c = &lab->model.config;
@@ -32,6 +34,7 @@ static void describe(struct lab *lab, const struct lab_input *input)
 		.batch = input->batch,
 		.length = input->length,
 		.model = lab->directory,
+		.texts = lab_texts,
 		.all_logits = !input->last,
 	};
 	lab->job = (struct prefill_job){

@@ -4,6 +4,7 @@
  * status 1: a rank dies or stalls, wherever it is at the moment, or there
  * cannot be such a run.
  */
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "../cli/cli_cmocka.h"
 #include "../support/test_seed.h"
 #include "core/clock.h"
+#include "prefill_inner.h"
 #include "prefill_lab.h"
 
 enum { TEXT_BYTES = 1 << 16, SOON_MS = 10000 };
@@ -127,6 +129,81 @@ static void test_impossible(void **state)
 	lab_close(&lab);
 }
 
+/* Overwrites weights in memory, which ranks that are forked then have, too. */
+static void damage(const struct lm_matrix *m)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	const uintptr_t begin = (uintptr_t)m->data;
+	const size_t n = (size_t)m->rows * (size_t)m->cols *
+	                 (size_t)lm_type_bytes(m->type);
+	const uintptr_t first = begin / page * page;
+
+	assert_int_equal(mprotect((void *)first, begin + n - first,
+	                          PROT_READ | PROT_WRITE),
+	                 0);
+	memset((void *)begin, 0xff, n); /* NaN of every type */
+}
+
+static void damage_experts(const struct lab *lab, int32_t layer)
+{
+	for (int32_t e = 0; e < lab->model.config.n_experts; e++)
+		damage(&lab->model.layers[layer].experts[e][LM_DOWN]);
+}
+
+/* Neither a run on ranks nor the one that it is compared with goes well. */
+static void expect_broken(struct lab *lab, const char *where)
+{
+	struct lab_run how = {FERRY_BALANCE_FERRY, 2,    0, FERRY_SPLIT_EVEN,
+	                      PREFILL_START_EVEN,  false};
+	struct prefill_run alone = {.name = "alone"};
+	struct fault fault = {""};
+
+	for (int i = 0; i < 2; i++) {
+		how.policy = i ? FERRY_BALANCE_FERRY : FERRY_BALANCE_OFF;
+		how.threads = i;
+		expect_failure(lab, &how, "", where);
+		assert_non_null(strstr(said, ": drawn.txt, sequence "));
+		assert_non_null(strstr(said, "token "));
+	}
+	lab->shape.n_ranks = 1;
+	prefill_run_open(&lab->shape, false, &alone);
+	assert_false(prefill_run_alone(&lab->job, &alone, &fault));
+	prefill_run_close(&lab->shape, &alone);
+	if (strncmp(fault.text, "drawn.txt, sequence 0: ", 23) != 0 ||
+	    !strstr(fault.text, where))
+		fail_msg("'%s' not in: %s", where, fault.text);
+	assert_false(
+		prefill_route_alone(&lab->job, 0, lab->truth.loads, &fault) &&
+		strstr(where, "layer 1"));
+}
+
+/* Weights that are none do not pass, with all logits or the last ones only. */
+static void test_damaged(void **state)
+{
+	struct tiny_shape tiny = TINY_SHAPE_INIT;
+
+	(void)state;
+	tiny.tied = false;
+	for (int i = 0; i < 6; i++) {
+		const struct lab_input some = {2, 4, 8, i % 2};
+		struct lab lab;
+
+		lab_open(&lab, &tiny, &some);
+		if (i < 2) {
+			damage_experts(&lab, 0);
+			expect_broken(&lab, "layer 1, token ");
+		} else if (i < 4) {
+			damage_experts(&lab, 1);
+			expect_broken(&lab, "hidden states after the last "
+			                    "layer are not finite");
+		} else {
+			damage(&lab.model.head);
+			expect_broken(&lab, "logits are not finite");
+		}
+		lab_close(&lab);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -134,6 +211,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_killed_threads),
 		cmocka_unit_test(test_stalled),
 		cmocka_unit_test(test_impossible),
+		cmocka_unit_test(test_damaged),
 	};
 
 	lab_seed = test_seed(argc, argv);

@@ -111,7 +111,8 @@ static void add_choices(const struct forward *f, float *h)
 static bool moe(struct forward *f, int32_t layer, float *h, struct fault *fault)
 {
 	lm_router(f->model, f->work, layer, h, f->n, f->x, f->logits);
-	if (!lm_choose(f->model, f->logits, f->n, f->ids, f->weights, fault))
+	if (!lm_check_router(f->model, layer, f->logits, f->n, fault) ||
+	    !lm_choose(f->model, f->logits, f->n, f->ids, f->weights, fault))
 		return false;
 	for (int32_t e = 0; e < f->model->config.n_experts; e++)
 		run_expert(f, layer, e);

@@ -133,6 +133,38 @@ double lm_nll(const float *logits, int32_t n, int32_t vocab,
 	return sum;
 }
 
+static bool is_broken(const float *row, int32_t width)
+{
+	bool broken = false;
+
+	for (int32_t i = 0; i < width; i++)
+		broken |= !isfinite(row[i]);
+	return broken;
+}
+
+int32_t lm_first_broken(const float *rows, int32_t n, int32_t width)
+{
+	int32_t row = 0;
+
+	while (row < n && !is_broken(rows + (size_t)row * (size_t)width, width))
+		row++;
+	return row;
+}
+
+bool lm_check_router(const struct lm_model *model, int32_t layer,
+                     const float *logits, int32_t n, struct fault *fault)
+{
+	const int32_t token =
+		lm_first_broken(logits, n, model->config.n_experts);
+
+	return token == n ||
+	       fault_set(fault,
+	                 "layer %d, token %d: the router's logits are not "
+	                 "finite; weights of this layer, or of one before, "
+	                 "may be damaged",
+	                 layer, token);
+}
+
 bool lm_choose(const struct lm_model *model, const float *logits, int32_t n,
                int32_t *ids, float *weights, struct fault *fault)
 {

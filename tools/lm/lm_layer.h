@@ -65,10 +65,18 @@ void lm_head(const struct lm_model *model, struct lm_work *work, const float *h,
 double lm_nll(const float *logits, int32_t n, int32_t vocab,
               const int32_t *targets);
 
+/* The first of n rows that has a value which is infinite or NaN; n: none. */
+int32_t lm_first_broken(const float *rows, int32_t n, int32_t width);
+
 /* Chosen experts ids[n][topk] and their weights[n][topk] of router logits, by
  * ferry_predict_topk. */
 bool lm_choose(const struct lm_model *model, const float *logits, int32_t n,
                int32_t *ids, float *weights, struct fault *fault);
+
+/* Are router logits[n][n_experts] of a layer finite? A fault names layer and
+ * token. */
+bool lm_check_router(const struct lm_model *model, int32_t layer,
+                     const float *logits, int32_t n, struct fault *fault);
 
 /*
  * The whole model on one thread without ranks: what runs on ranks is checked

@@ -151,6 +151,7 @@ static bool run_alone(struct command *c)
 
 	prefill_run_open(&c->shape, false, &c->truth);
 	c->truth.name = "without ranks";
+	prefill_input_name(&c->input, &c->truth);
 	if (!prefill_run_alone(&c->job, &c->truth, &fault))
 		return fail(&fault);
 	c->job.start_loads = c->truth.loads;

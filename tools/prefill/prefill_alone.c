@@ -93,10 +93,11 @@ static bool run_step(struct alone *a, const struct prefill_logits *logits,
 
 	for (int32_t s = a->job->first_sequence[step];
 	     s < a->job->first_sequence[step + 1]; s++) {
-		if (!forward(a, s, loads, fault))
-			return false;
 		run->sequences[s].step = step;
-		prefill_logits_of(logits, s, a->h, &run->sequences[s]);
+		if (!forward(a, s, loads, fault) ||
+		    !prefill_logits_of(logits, s, a->h, &run->sequences[s],
+		                       fault))
+			return prefill_fault_in(a->job, run, s, fault);
 	}
 	return true;
 }
@@ -129,7 +130,8 @@ bool prefill_route_alone(const struct prefill_job *job, int32_t step,
 		return false;
 	for (int32_t s = job->first_sequence[step];
 	     good && s < job->first_sequence[step + 1]; s++)
-		good = forward(&alone, s, loads, fault);
+		good = forward(&alone, s, loads, fault) ||
+		       prefill_fault_in(job, NULL, s, fault);
 	close_alone(&alone);
 	return good;
 }

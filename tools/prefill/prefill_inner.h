@@ -106,8 +106,19 @@ void prefill_logits_open(struct prefill_logits *logits,
                          const struct prefill_job *job, struct lm_work *work);
 void prefill_logits_close(struct prefill_logits *logits);
 
-/* Hash and loss of a sequence from h[tokens][hidden] after the last layer. */
-void prefill_logits_of(const struct prefill_logits *logits, int32_t sequence,
-                       const float *h, struct prefill_sequence *out);
+/*
+ * Hash and loss of a sequence from h[tokens][hidden] after the last layer. What
+ * is infinite or NaN is a fault that names the token: bits of it compare well,
+ * and mean nothing.
+ */
+bool prefill_logits_of(const struct prefill_logits *logits, int32_t sequence,
+                       const float *h, struct prefill_sequence *out,
+                       struct fault *fault);
+
+/* Puts the sequence before what is said of it, and its text where run is not
+ * NULL; returns false. */
+bool prefill_fault_in(const struct prefill_job *job,
+                      const struct prefill_run *run, int32_t sequence,
+                      struct fault *fault);
 
 #endif

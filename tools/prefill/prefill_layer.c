@@ -214,6 +214,26 @@ static bool count(const struct at *a)
 	                 "observing");
 }
 
+/* Each sequence for itself, so that its token is named. */
+static bool check_router(const struct at *a)
+{
+	const struct prefill_rank *r = a->r;
+	const float *logits = r->logits;
+	struct fault fault;
+
+	for (int32_t i = 0; i < r->batch.lm.n_sequences; i++) {
+		const int32_t n = r->batch.lengths[i];
+
+		if (!lm_check_router(r->model, a->layer, logits, n, &fault)) {
+			prefill_fault_in(r->job, r->setup->run,
+			                 r->batch.sequences[i], &fault);
+			return prefill_rank_fail(r, &fault);
+		}
+		logits += (int64_t)n * r->job->shape->n_experts;
+	}
+	return true;
+}
+
 static bool choose(const struct at *a)
 {
 	struct prefill_rank *r = a->r;
@@ -223,6 +243,8 @@ static bool choose(const struct at *a)
 		return true;
 	lm_router(r->model, r->work, a->layer, r->h, r->batch.n_tokens, r->x,
 	          r->logits);
+	if (!check_router(a))
+		return false;
 	if (lm_choose(r->model, r->logits, r->batch.n_tokens, r->ids,
 	              r->weights, &fault))
 		return true;

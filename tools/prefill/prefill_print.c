@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tables of ferry prefill, in the manner of nccl-tests. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 
 #include "../about.h"
@@ -12,9 +11,7 @@
 /* A number in a column, or a dash where there is none. */
 static void column(bool known, int width, int digits, double value)
 {
-	if (known && isnan(value)) /* of weights that are none; without sign */
-		printf(" %*s", width, "nan");
-	else if (known)
+	if (known)
 		printf(" %*.*f", width, digits, value);
 	else
 		printf(" %*s", width, "-");

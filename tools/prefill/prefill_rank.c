@@ -51,18 +51,23 @@ static void take_batch(struct prefill_rank *r)
 	b->lm = (struct lm_batch){n, b->lengths, b->tokens};
 }
 
-static void end_sequences(const struct prefill_rank *r)
+static bool end_sequences(const struct prefill_rank *r)
 {
 	const float *h = r->h;
+	struct fault fault;
 
 	for (int32_t i = 0; i < r->batch.lm.n_sequences; i++) {
 		const int32_t s = r->batch.sequences[i];
 		struct prefill_sequence *out = &r->setup->run->sequences[s];
 
 		out->step = r->step;
-		prefill_logits_of(&r->head, s, h, out);
+		if (!prefill_logits_of(&r->head, s, h, out, &fault)) {
+			prefill_fault_in(r->job, r->setup->run, s, &fault);
+			return prefill_rank_fail(r, &fault);
+		}
 		h += (int64_t)r->batch.lengths[i] * r->job->shape->hidden;
 	}
+	return true;
 }
 
 static void show_progress(const struct prefill_rank *r, bool over)
@@ -97,8 +102,7 @@ static bool run_step(struct prefill_rank *r)
 		if (!prefill_layer(r, l))
 			return false;
 	span->end_ns = prefill_now(r);
-	end_sequences(r);
-	return true;
+	return end_sequences(r);
 }
 
 static bool run_steps(struct prefill_rank *r)
