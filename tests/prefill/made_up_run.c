@@ -180,6 +180,7 @@ static void fill_plan(struct prefill_cell *cell, int policy, int32_t layer)
 	cell->moved_bytes = 5 * 98304;
 	cell->plan_ns = 7000;
 	cell->migrate_ns = 90000;
+	cell->hidden_ns = 84000;
 	cell->exposed_ns = 8000;
 	cell->wait_ns = 3000;
 }

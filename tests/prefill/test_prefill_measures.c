@@ -162,7 +162,8 @@ static bool check_moves(const struct lab *lab, const struct prefill_run *run,
 	if (!cell->by_history && !lab->shape.replicas)
 		assert_int_equal(cell->moved_bytes, n * of_expert);
 	assert_true(cell->migrate_ns > 0 || !cell->moved_bytes);
-	assert_true(cell->exposed_ns >= cell->wait_ns);
+	assert_in_range(cell->hidden_ns, 0, cell->migrate_ns);
+	assert_true(cell->exposed_ns >= cell->wait_ns && cell->wait_ns >= 0);
 	if (!moved && !cell->by_history && !lab->shape.replicas)
 		assert_true(cell->ratio == cell->ratio_stay);
 	return moved;

@@ -64,6 +64,7 @@ static void check_totals(const cJSON *o, const struct prefill_run *run,
 	assert_near(number(o, "ratio_before"), t.ratio_before);
 	assert_near(number(o, "ratio_after"), t.ratio_after);
 	assert_near(number(o, "exposed_us"), (double)t.exposed_ns / 1e3);
+	assert_near(number(o, "hidden_us"), (double)t.hidden_ns / 1e3);
 	assert_near(number(o, "total_ms"), (double)t.total_ns / 1e6);
 	assert_near(number(o, "moves_mean"), t.moves_mean);
 	assert_near(number(o, "nll_mean"), t.nll_mean);

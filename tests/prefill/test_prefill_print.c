@@ -66,6 +66,23 @@ static void print_run(void)
 	prefill_print_run(&made_up.report, &made_up.runs[2]);
 }
 
+/* No two words of a line are the same. */
+static void assert_heads_differ(const char *line)
+{
+	assert_non_null(line);
+	const char *const end = strchr(line, '\n');
+
+	for (const char *a = line; a < end; a += strcspn(a, " \n")) {
+		a += strspn(a, " ");
+		const size_t n = strcspn(a, " \n");
+
+		for (const char *b = a + n; n && b < end; b++)
+			if (b[-1] == ' ' && !strncmp(a, b, n) &&
+			    strchr(" \n", b[n]))
+				fail_msg("twice: %.*s", (int)n, a);
+	}
+}
+
 /* Each line but the header has as many columns. */
 static void test_layers(void **state)
 {
@@ -73,6 +90,7 @@ static void test_layers(void **state)
 	int lines = 0;
 
 	(void)state;
+	assert_heads_differ(strstr(text, "# layer "));
 	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
 		int columns = 0;
 

@@ -29,21 +29,22 @@ static void summary(struct page *page)
 	html_put(h,
 	         " moved %s of weights: in %s of %s cases, a layer in a step "
 	         "each, of which %s became more even by it. Sending experts "
-	         "took %s in all, beside attention. When all ranks were done "
-	         "with "
-	         "attention, it took them another %s until all had what they "
-	         "need: the time that is exposed, %s of the whole.",
+	         "took %s in all, of which %s passed beside attention. Tokens "
+	         "waited %s longer because of what was foreseen and moved: "
+	         "the time that is exposed, %s of the whole. Waiting for "
+	         "other ranks is not in it.",
 	         word_bytes((double)t->moved_bytes).text,
 	         word_count(t->n_moved).text, word_count(t->n_cells).text,
 	         word_percent(share((double)t->n_improved, (double)t->n_moved))
 	                 .text,
 	         word_time((double)t->migrate_ns).text,
+	         word_time((double)t->hidden_ns).text,
 	         word_time((double)t->exposed_ns).text,
 	         word_percent(share((double)t->exposed_ns, (double)t->total_ns))
 	                 .text);
 	if (page->shape->n_ranks > page->n_cores)
-		html_put(h, " Where ranks share cores, most of that is waiting "
-		            "for ranks whose turn has not yet come.");
+		html_put(h, " Ranks share cores here: what the second threads "
+		            "wait for their turn is in it.");
 	html_put(h, "</p>\n");
 }
 
@@ -142,8 +143,8 @@ void page_cost(struct page *page)
 	         "</div>\n<p class=\"legend\"><span><svg class=\"key\" "
 	         "width=\"24\" height=\"12\" aria-hidden=\"true\"><rect "
 	         "class=\"s3\" width=\"24\" height=\"12\"/></svg>exposed: "
-	         "attention is done, not all ranks have their "
-	         "experts</span></p>\n");
+	         "attention is done, and tokens wait for what was foreseen and "
+	         "moved</span></p>\n");
 	table(page);
 	section_close(page);
 }

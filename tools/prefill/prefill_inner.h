@@ -15,8 +15,9 @@ struct prefill_note {
 	double logit_cosine;
 	int64_t n_hits; /* true choices that were foreseen */
 	int64_t plan_ns, migrate_ns;
-	int64_t staged_at_ns; /* when it knew that all was staged; 0: nothing */
-	int64_t moved_bytes;  /* out of this rank */
+	int64_t late_ns;   /* from its end of attention until all was staged */
+	int64_t switch_ns; /* its share of the commit, without waiting */
+	int64_t moved_bytes; /* out of this rank */
 };
 
 /* A run before its ranks start, and the shared memory of its ranks. */

@@ -90,6 +90,19 @@ static void note_early(const struct at *a,
 	a->note->moved_bytes = (int64_t)report->bytes_out;
 }
 
+/* What the rank waited for the second threads of all, and then did. Until all
+ * ranks have come to commit, it would have waited in the dispatch. */
+static void note_waits(const struct at *a, int64_t answered_at_ns,
+                       const struct ferry_balancer_report *report)
+{
+	const int64_t computed_at = a->cell->spans[PREFILL_ATTENTION].end_ns;
+
+	a->note->late_ns =
+		answered_at_ns - computed_at + (int64_t)report->wait_ns;
+	a->note->switch_ns = (int64_t)(report->exposed_ns - report->wait_ns -
+	                               report->meet_ns);
+}
+
 /* What all ranks have alike is noted by one. */
 static void note_decision(const struct at *a,
                           const struct ferry_balancer_report *report)
@@ -146,7 +159,7 @@ static bool commit(struct at *a)
 		a->cell->spans[PREFILL_COMMIT] = (struct prefill_span){0, 0};
 		return true;
 	}
-	a->note->staged_at_ns = answered_at + (int64_t)report.wait_ns;
+	note_waits(a, answered_at, &report);
 	note_early(a, &report);
 	note_decision(a, &report);
 	return true;

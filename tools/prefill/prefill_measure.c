@@ -95,6 +95,16 @@ static bool fill_ratios(const struct view *v, struct fault *fault)
 	return true;
 }
 
+/* What a rank pushed while it computed attention. */
+static int64_t hidden_ns(const struct prefill_rank_cell *cell)
+{
+	const struct prefill_span *push = &cell->spans[PREFILL_MIGRATE];
+	const struct prefill_span *beside = &cell->spans[PREFILL_ATTENTION];
+
+	return max_i64(0, min_i64(push->end_ns, beside->end_ns) -
+	                          max_i64(push->begin_ns, beside->begin_ns));
+}
+
 /* Times are those of the slowest rank, bytes of all. */
 static void fill_notes(const struct view *v)
 {
@@ -104,7 +114,10 @@ static void fill_notes(const struct view *v)
 		const struct prefill_note *n = &v->notes[r];
 
 		cell->plan_ns = max_i64(cell->plan_ns, n->plan_ns);
-		cell->migrate_ns = max_i64(cell->migrate_ns, n->migrate_ns);
+		if (n->migrate_ns > cell->migrate_ns) {
+			cell->migrate_ns = n->migrate_ns;
+			cell->hidden_ns = hidden_ns(&v->rank_cells[r]);
+		}
 		cell->moved_bytes += n->moved_bytes;
 		cell->hidden_cosine += n->hidden_cosine;
 		cell->logit_cosine += n->logit_cosine;
@@ -113,26 +126,21 @@ static void fill_notes(const struct view *v)
 }
 
 /*
- * All ranks have one clock. From the last one's end of attention on nothing but
- * the switch keeps tokens from their experts. What a rank waits before that, it
- * would wait in the dispatch.
+ * The rank that waits least for what moves is the one that the others wait for
+ * anyway, for its attention: what it waits is what all wait because of the
+ * moves. Then each switches by itself.
  */
 static void fill_exposed(const struct view *v)
 {
-	int64_t computed_at = 0, staged_at = 0, switched_at = 0;
+	struct prefill_cell *cell = v->cell;
+	int64_t wait_ns = v->notes[0].late_ns, switch_ns = 0;
 
 	for (int32_t r = 0; r < v->shape->n_ranks; r++) {
-		const struct prefill_span *spans = v->rank_cells[r].spans;
-
-		computed_at =
-			max_i64(computed_at, spans[PREFILL_ATTENTION].end_ns);
-		switched_at =
-			max_i64(switched_at, spans[PREFILL_COMMIT].end_ns);
-		staged_at = max_i64(staged_at, v->notes[r].staged_at_ns);
+		wait_ns = min_i64(wait_ns, v->notes[r].late_ns);
+		switch_ns = max_i64(switch_ns, v->notes[r].switch_ns);
 	}
-	v->cell->exposed_ns = max_i64(0, switched_at - computed_at);
-	v->cell->wait_ns = min_i64(v->cell->exposed_ns,
-	                           max_i64(0, staged_at - computed_at));
+	cell->wait_ns = wait_ns;
+	cell->exposed_ns = wait_ns + switch_ns;
 }
 
 /* From sums over tokens to means. */

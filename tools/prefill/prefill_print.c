@@ -168,7 +168,7 @@ void prefill_print_run(const struct prefill_report *r,
 	       run->name);
 	puts("#       ratio         predicted      cosine         top-k       "
 	     "          migration       stages\n"
-	     "# layer before  after  before  after  hidden  logit    hit  moves"
+	     "# layer before  after   found planned state  logit    hit  moves"
 	     "  window  hidden exposed attention dispatch  experts combine");
 	for (int32_t l = 0; l < r->job->shape->n_layers; l++)
 		print_layer(r->job->shape, run, l);

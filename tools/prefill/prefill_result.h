@@ -60,10 +60,13 @@ struct prefill_cell {
 	int64_t moved_bytes; /* of all ranks */
 	int64_t window_ns;   /* least of all ranks; INT64_MAX: no limit */
 	int64_t plan_ns, migrate_ns; /* longest of all ranks */
-	/* From the last rank's end of attention to the last one's commit: what
-	 * foreseeing and moving have cost. */
+	/* Of migrate_ns: while the rank computed attention. */
+	int64_t hidden_ns;
+	/* How much later tokens went to their experts because of what was
+	 * foreseen and moved; waiting for other ranks is not in it. */
 	int64_t exposed_ns;
-	int64_t wait_ns; /* of it: until all was staged */
+	int64_t wait_ns; /* of it: all were done with attention, and not all
+	                  * was staged; the rest is the switch */
 };
 
 /* A batch of sequences, all of one text or of several. */
@@ -140,7 +143,7 @@ struct prefill_totals {
 	/* Mean over the predicted cells with a limit; -1: there was none. */
 	int64_t window_ns;
 	int64_t plan_ns, migrate_ns; /* sums over cells, as all below */
-	int64_t hidden_ns;           /* of migrate: not exposed */
+	int64_t hidden_ns;           /* of migrate: beside attention */
 	int64_t exposed_ns, wait_ns;
 	int64_t total_ns; /* of the steps, first rank's begin to last's end */
 	int64_t stage_ns[PREFILL_N_STAGES]; /* longest rank of each, summed */

@@ -44,13 +44,12 @@ static void add_predicted(const struct prefill_cell *cell, int64_t *n_windows,
 static void add_moves(const struct prefill_cell *cell, struct prefill_totals *t)
 {
 	const int32_t moves = cell->n_swaps + cell->n_copies;
-	const int64_t hidden = cell->migrate_ns - cell->exposed_ns;
 
 	t->moves_mean += moves;
 	t->moved_bytes += cell->moved_bytes;
 	t->plan_ns += cell->plan_ns;
 	t->migrate_ns += cell->migrate_ns;
-	t->hidden_ns += hidden > 0 ? hidden : 0;
+	t->hidden_ns += cell->hidden_ns;
 	t->exposed_ns += cell->exposed_ns;
 	t->wait_ns += cell->wait_ns;
 	if (!moves && !cell->moved_bytes)
