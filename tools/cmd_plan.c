@@ -91,6 +91,10 @@ static const struct opt options[] = {
 	{0},
 };
 
+/* Of ferry replay and ferry prefill. */
+static const struct opt_elsewhere elsewhere[] = {
+	{"trace", "loads"}, {"replicas", "copies"}, {NULL, NULL}};
+
 static const struct opt_command command = {
 	.name = "ferry plan",
 	.summary = "which experts to move for the loads of a layer, and why",
@@ -101,6 +105,7 @@ static const struct opt_command command = {
 		    "--out next.txt\n"
 		    "  ferry plan --generate zipf:6 --copies 2 --window-us 300 "
 		    "--expert-bytes 9m\n",
+	.elsewhere = elsewhere,
 };
 
 static int complain(void)

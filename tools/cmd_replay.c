@@ -99,6 +99,12 @@ static const struct opt options[] = {
 	{0},
 };
 
+/* Of ferry prefill and ferry plan. */
+static const struct opt_elsewhere elsewhere[] = {{"balance", "policy"},
+                                                 {"copies", "replicas"},
+                                                 {"loads", "trace"},
+                                                 {NULL, NULL}};
+
 static const struct opt_command command = {
 	.name = "ferry replay",
 	.summary = "a routing trace under policies of placing experts",
@@ -110,6 +116,7 @@ static const struct opt_command command = {
 		"4\n"
 		"  ferry replay --trace loads.csv --policy ferry --replicas 2 "
 		"--json\n",
+	.elsewhere = elsewhere,
 };
 
 static void progress(enum replay_policy policy, int32_t layer, int32_t n_layers)
@@ -144,9 +151,9 @@ static int parse_policies(const char *text, enum replay_policy *policies)
 			i++;
 		if (p == REPLAY_N_POLICIES || i < n) {
 			opt_complain(&command,
-			             "--policy has '%.*s', allowed are fixed, "
-			             "eplb, freebalance, ferry, each once, or "
-			             "all",
+			             "--policy has '%.*s', allowed are fixed "
+			             "(ferry prefill's off), eplb, "
+			             "freebalance, ferry, each once, or all",
 			             (int)bytes, text);
 			return 0;
 		}

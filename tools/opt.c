@@ -188,6 +188,17 @@ static int set(const struct opt_command *command, const struct opt *opt,
 	return OPT_GO_ON;
 }
 
+/* This command's name for an option that others have; NULL: none. */
+static const char *name_here(const struct opt_command *command,
+                             const char *there)
+{
+	const struct opt_elsewhere *e = command->elsewhere;
+
+	while (e && e->there && strcmp(e->there, there) != 0)
+		e++;
+	return e ? e->here : NULL;
+}
+
 static int unknown(const struct opt_command *command, const char *name,
                    size_t name_bytes)
 {
@@ -198,7 +209,8 @@ static int unknown(const struct opt_command *command, const char *name,
 	for (const struct opt *o = command->options; o->name; o++)
 		names[n++] = o->name;
 	snprintf(word, sizeof(word), "%.*s", (int)name_bytes, name);
-	const char *near = ferry_nearest(word, names, n);
+	const char *const here = name_here(command, word);
+	const char *const near = here ? here : ferry_nearest(word, names, n);
 
 	return opt_complain(command, "unknown option --%s%s%s%s", word,
 	                    near ? ", did you mean --" : "", near ? near : "",

@@ -55,12 +55,18 @@ struct opt {
 	const char *help;           /* with unit; default and range are added */
 };
 
+/* What other commands call an option of this one. */
+struct opt_elsewhere {
+	const char *there, *here;
+};
+
 struct opt_command {
 	const char *name;          /* "ferry bench" */
 	const char *summary;       /* one line */
 	const char *operands;      /* "-- PROGRAM [ARGUMENT...]"; NULL: none */
 	const struct opt *options; /* ends with a NULL name */
 	const char *examples;      /* lines, each with its newline */
+	const struct opt_elsewhere *elsewhere; /* ends with NULLs; NULL: none */
 };
 
 /* Stands in for an exit status: go on. */

@@ -55,6 +55,22 @@ static void print_budget(const struct replay_report *r)
 	putchar('\n');
 }
 
+static void print_columns(const struct replay_config *c)
+{
+	puts("# fullest rank over mean, over all steps and layers; bound: what "
+	     "no plan beats;\n"
+	     "# swaps, copies, fetched experts (eplb's new placements count "
+	     "there alone) and MB\n"
+	     "# of a layer in a step; improved: of those moved");
+	if (!c->expert_bytes)
+		puts("# MB needs --expert-bytes");
+	puts("#\n"
+	     "#               ratio                                        "
+	     "           plan us    layers\n"
+	     "# policy        mean    p95  worst  bound  swaps copies fetched "
+	     "      MB    p50    p99 moved improved");
+}
+
 void replay_print_header(const struct replay_report *r)
 {
 	const struct replay_config *const c = r->config;
@@ -74,17 +90,11 @@ void replay_print_header(const struct replay_report *r)
 	                  : "each step from it");
 	printf("# predict  %s; tokens of replicas shared by %s\n", r->predict,
 	       balance_splits[c->split]);
+	if (route->predicted && !c->use_predicted)
+		puts("#          (the trace has predictions: --predict file)");
 	print_history(c);
 	print_budget(r);
-	puts("# fullest rank over mean, over all steps and layers; bound: what "
-	     "no plan beats;\n"
-	     "# moves, fetched experts and MB of a layer in a step; improved: "
-	     "of those moved\n"
-	     "#\n"
-	     "#               ratio                                        "
-	     "           plan us    layers\n"
-	     "# policy        mean    p95  worst  bound  swaps copies fetched "
-	     "      MB    p50    p99 moved improved");
+	print_columns(c);
 }
 
 void replay_print_row(const struct replay_report *r,

@@ -50,7 +50,8 @@ struct route {
 	int32_t n_slots;
 };
 
-/* Reads a trace or a file of loads; its form is known by its name. */
+/* Reads a trace or a file of loads; its form is known by its name,
+ * that of safetensors by what is in it. */
 bool route_open(const char *path, const struct route_ask *ask,
                 struct route *route, struct fault *fault);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <ferry/plan.h>
 
@@ -145,19 +146,29 @@ static bool open_bin(const char *path, size_t n_stem,
 	return good;
 }
 
+/* A header's length, which is no text, before a JSON object. */
+static bool is_tensors(const char *bytes, size_t n)
+{
+	uint64_t n_header;
+
+	if (n <= sizeof(n_header) || bytes[sizeof(n_header)] != '{')
+		return false;
+	memcpy(&n_header, bytes, sizeof(n_header));
+	return n_header <= n - sizeof(n_header);
+}
+
 static bool read_form(const struct route_bytes *in, const struct route_ask *ask,
                       struct route *route, struct fault *fault)
 {
-	if (has_end(in->name, ".safetensors"))
+	if (has_end(in->name, ".safetensors") || is_tensors(in->bytes, in->n))
 		return route_read_tensors(in, ask, route, fault);
 	if (has_end(in->name, ".json"))
 		return route_read_json(in, ask, route, fault);
 	if (!has_end(in->name, ".csv"))
 		return fault_set(
 			fault,
-			"%s: the form is known by the end of the name, "
-			"allowed are .csv, .json, .safetensors, .bin "
-			"with .idx.csv",
+			"%s: no safetensors, and other forms are known by "
+			"the end of the name: .csv, .json, .bin with .idx.csv",
 			in->name);
 	return route_is_table(in) ? route_read_table(in, ask, route, fault)
 	                          : route_read_rows(in, ask, route, fault);
@@ -197,6 +208,31 @@ static bool check_sums(const char *path, const struct route *route,
 	return true;
 }
 
+/* NAME.bin without an index that is something else by its first bytes. */
+static bool is_lone_bin(const char *path)
+{
+	const size_t n_stem = strlen(path) - strlen(".bin");
+	struct fault fault;
+	char head[16] = "";
+	struct stat is;
+	char *const index = malloc(n_stem + 16);
+
+	if (!index)
+		return false;
+	sprintf(index, "%.*s.idx.csv", (int)n_stem, path);
+	const bool lone = access(index, F_OK) && is_file(path, &fault) &&
+	                  !stat(path, &is);
+	FILE *const f = lone ? fopen(path, "rb") : NULL;
+
+	free(index);
+	if (!f)
+		return false;
+	const bool all = fread(head, 1, sizeof(head), f) == sizeof(head);
+
+	fclose(f);
+	return all && is_tensors(head, (size_t)is.st_size);
+}
+
 bool route_open(const char *path, const struct route_ask *ask,
                 struct route *route, struct fault *fault)
 {
@@ -207,7 +243,7 @@ bool route_open(const char *path, const struct route_ask *ask,
 	if (has_end(path, ".idx.csv"))
 		good = open_bin(path, n - strlen(".idx.csv"), ask, route,
 		                fault);
-	else if (has_end(path, ".bin"))
+	else if (has_end(path, ".bin") && !is_lone_bin(path))
 		good = open_bin(path, n - strlen(".bin"), ask, route, fault);
 	else
 		good = open_one(path, ask, route, fault);

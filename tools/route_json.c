@@ -138,6 +138,12 @@ static bool read_object(const struct route_bytes *in, const cJSON *object,
 	if (!cJSON_IsObject(object))
 		return fault_set(fault, "%s: no JSON object with \"loads\"",
 		                 in->name);
+	/* Of ferry prefill --trace, or of FERRY_TRACE. */
+	if (cJSON_HasObjectItem(object, "traceEvents"))
+		return fault_set(fault,
+		                 "%s: a timeline for Perfetto, no routing: "
+		                 "ferry prefill writes that with --record",
+		                 in->name);
 	return is_once(in->name, object, "loads", fault) &&
 	       is_once(in->name, object, "slot_expert", fault) &&
 	       read_loads(in->name,

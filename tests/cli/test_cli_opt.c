@@ -39,11 +39,14 @@ static const struct opt_command command = {
 	.options = options,
 	.examples = "  ferry test\n",
 };
+static const struct opt_elsewhere elsewhere[] = {{"paint", "colour"},
+                                                 {NULL, NULL}};
 static const struct opt_command no_operands = {
 	.name = "ferry test",
 	.summary = "a test",
 	.options = options,
 	.examples = "  ferry test\n",
+	.elsewhere = elsewhere,
 };
 
 static struct values got;
@@ -225,6 +228,8 @@ static void test_the_nearest_name(void **state)
 	                               "did you mean --number?\n");
 	assert_complaint("--hlep", "ferry test: unknown option --hlep, did "
 	                           "you mean --help?\n");
+	assert_complaint("--paint=red", "ferry test: unknown option --paint, "
+	                                "did you mean --colour?\n");
 	assert_complaint("--wxyzwxyz=3", "ferry test: unknown option "
 	                                 "--wxyzwxyz; --help lists all\n");
 }

@@ -282,6 +282,9 @@ static void test_bad_options(void **state)
 	complains("--model @ --text a b --bacth 0", 2,
 	          "ferry prefill: unknown option --bacth, did you mean "
 	          "--batch?\n");
+	complains("--model @ --text a --policy off", 2,
+	          "ferry prefill: unknown option --policy, did you mean "
+	          "--balance?\n");
 	complains("--model @ --text @/fox.txt --batch 0", 2,
 	          "ferry prefill: --batch is 0, allowed is 1..1048576\n");
 	complains(

@@ -364,8 +364,8 @@ static void test_steps(void **state)
 	                 one) < 2e-6);
 }
 
-/* What was foreseen comes with the trace: here the opposite of what came. */
-static void test_predictions_of_the_trace(void **state)
+/* Four tokens, and what was foreseen: the opposite of what came. */
+static void write_tensors(const char *name)
 {
 	static const char header[] =
 		"{\"topk_ids\":{\"dtype\":\"U8\",\"shape\":[4,1,1],"
@@ -373,13 +373,22 @@ static void test_predictions_of_the_trace(void **state)
 		"\"shape\":[4,1,1],\"data_offsets\":[4,8]}}";
 	static const unsigned char data[] = {0, 0, 1, 3, 2, 2, 3, 1};
 	const unsigned long long n = sizeof(header) - 1;
-	FILE *const f = fopen("replay.safetensors", "wb");
+	FILE *const f = fopen(name, "wb");
 
-	(void)state;
+	assert_non_null(f);
 	fwrite(&n, 8, 1, f);
 	fwrite(header, 1, n, f);
 	fwrite(data, 1, sizeof(data), f);
 	assert_int_equal(fclose(f), 0);
+}
+
+/* The table says what the trace could be asked, too. */
+static void test_predictions_of_the_trace(void **state)
+{
+	const char *const hint = "(the trace has predictions: --predict file)";
+
+	(void)state;
+	write_tensors("replay.safetensors");
 	assert_true(figure("--trace replay.safetensors --ranks 2 --policy "
 	                   "ferry",
 	                   "ratio_mean") == 1);
@@ -391,8 +400,32 @@ static void test_predictions_of_the_trace(void **state)
 
 	assert_int_equal(p.status, 0);
 	assert_contains(p.out, "2 steps (2), 1 layers, 4 experts");
+	assert_null(strstr(p.out, hint));
+	program_free(&p);
+	p = program_run("replay --trace replay.safetensors --ranks 2");
+	assert_int_equal(p.status, 0);
+	assert_contains(p.out, hint);
 	program_free(&p);
 	unlink("replay.safetensors");
+}
+
+/* Whatever ferry prefill --record was told to call it. */
+static void test_any_name_of_tensors(void **state)
+{
+	static const char *const names[] = {"replay_only.st", "replay_only",
+	                                    "replay_only.bin",
+	                                    "replay_only.json"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		char options[128];
+
+		snprintf(options, sizeof(options),
+		         "--trace %s --ranks 2 --policy ferry", names[i]);
+		write_tensors(names[i]);
+		assert_true(figure(options, "ratio_mean") == 1);
+		unlink(names[i]);
+	}
 }
 
 static void refuse(const char *line, int status, const char *message)
@@ -413,8 +446,10 @@ static void test_refusals(void **state)
 	refuse("replay --trace /nowhere.csv", 1,
 	       "ferry replay: /nowhere.csv: No such file or directory");
 	refuse("replay --generate lognormal:1 --policy fixed,best", 2,
-	       "--policy has 'best', allowed are fixed, eplb, freebalance, "
-	       "ferry, each once, or all");
+	       "--policy has 'best', allowed are fixed (ferry prefill's off), "
+	       "eplb, freebalance, ferry, each once, or all");
+	refuse("replay --generate lognormal:1 --balance ferry", 2,
+	       "unknown option --balance, did you mean --policy?");
 	refuse("replay --generate lognormal:1 --policy "
 	       "fixed,eplb,fixed",
 	       2, "each once, or all");
@@ -440,6 +475,17 @@ static void test_refusals(void **state)
 	       "allowed is a number 1..1000000");
 	refuse("replay --generate lognormal:9", 2,
 	       "--generate is 'lognormal:9', allowed are lognormal:0..5");
+}
+
+/* The other output of ferry prefill, taken for the one with the routing. */
+static void test_timeline(void **state)
+{
+	(void)state;
+	write_file("replay_timeline.json", "{\"traceEvents\":[]}");
+	refuse("replay --trace replay_timeline.json", 1,
+	       "replay_timeline.json: a timeline for Perfetto, no routing: "
+	       "ferry prefill writes that with --record");
+	unlink("replay_timeline.json");
 }
 
 /* Slots of the loads are not where a replay begins: it says so. */
@@ -478,6 +524,7 @@ static void test_table_of_text(void **state)
 	assert_contains(p.out, "# ranks    4, start contiguous, each step from "
 	                       "it\n");
 	assert_contains(p.out, "\n  fixed ");
+	assert_contains(p.out, "MB needs --expert-bytes");
 	assert_contains(p.out, "\n  eplb ");
 	assert_contains(p.out, "\n  freebalance ");
 	assert_contains(p.out, "\n  ferry ");
@@ -504,7 +551,9 @@ int main(void)
 		cmocka_unit_test(test_start_from_file),
 		cmocka_unit_test(test_steps),
 		cmocka_unit_test(test_predictions_of_the_trace),
+		cmocka_unit_test(test_any_name_of_tensors),
 		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_timeline),
 		cmocka_unit_test(test_slots_of_the_loads),
 		cmocka_unit_test(test_large_sums),
 		cmocka_unit_test(test_table_of_text),

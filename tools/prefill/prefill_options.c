@@ -101,6 +101,10 @@ static const struct opt options[] = {
 	{0},
 };
 
+/* Of ferry replay and ferry plan. */
+static const struct opt_elsewhere elsewhere[] = {
+	{"policy", "balance"}, {"copies", "replicas"}, {NULL, NULL}};
+
 const struct opt_command prefill_command = {
 	.name = "ferry prefill",
 	.summary = "a MoE language model on ranks, balanced",
@@ -111,6 +115,7 @@ const struct opt_command prefill_command = {
 		    "all --check\n"
 		    "  ferry prefill --model DIR --text a.txt --replicas 2 "
 		    "--report out.html\n",
+	.elsewhere = elsewhere,
 };
 
 /* The policy of a name; PREFILL_N_POLICIES: none. */
