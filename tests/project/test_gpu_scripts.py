@@ -102,6 +102,19 @@ def what_is_kept(root):
         yield f"kept: {kept}"
 
 
+def a_build_without_tests_is_named(root):
+    """One line that says what to build, and no traceback."""
+    with tempfile.TemporaryDirectory() as name:
+        for build, text in ((name, "has no gpu_tests.txt: it was built"),
+                            (name + "/x", "/x: no such folder")):
+            done = subprocess.run(
+                [sys.executable, "-B", root / "scripts/gpu-test", build],
+                capture_output=True, text=True, check=False, timeout=60)
+            if done.returncode != 2 or done.stderr.count("\n") != 1 or \
+                    text not in done.stderr:
+                yield f"status {done.returncode}: {done.stdout}{done.stderr}"
+
+
 def what_comes_first(root):
     """--first moves tests before the others, which keep their order."""
     with tempfile.TemporaryDirectory() as name:
@@ -228,6 +241,6 @@ def reports_are_sorted_out(root):
 
 
 if __name__ == "__main__":
-    tree.main(a_log_says_what_happened, what_comes_first, two_lanes,
-              what_is_kept, a_session_goes_on,
+    tree.main(a_build_without_tests_is_named, a_log_says_what_happened,
+              what_comes_first, two_lanes, what_is_kept, a_session_goes_on,
               reports_are_sorted_out)
