@@ -37,9 +37,10 @@ foreach(page IN LISTS man_pages man_aliases)
   string(SUBSTRING ${section} 1 1 section)
   install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
 endforeach()
-# The documents as they lie here, so that their links hold.
-install(FILES LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md
-  DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR}
-  FILES_MATCHING PATTERN "*.md" PATTERN "[0-9]*.c" PATTERN "example.h"
-  PATTERN man EXCLUDE)
+include(cmake/install_docs.cmake)
+
+# What the examples of the manual read: 16 MB.
+if(FERRY_MODEL AND FERRY_HAVE_PREFILL)
+  install(DIRECTORY models DESTINATION ${CMAKE_INSTALL_DATADIR}/ferry
+    COMPONENT model PATTERN train EXCLUDE)
+endif()

@@ -7,6 +7,7 @@ test_install.py ROOT BUILD CC [CXX]
 """
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import tempfile
 
 import tree
 
+NOT_HERE = 77  # a build without ferry prefill
 BUILD, CC = sys.argv[2:4]
 CXX = sys.argv[4] if len(sys.argv) > 4 and sys.argv[4] else None
 
@@ -91,6 +93,8 @@ def installed_tree_serves_consumers(root):
             else:
                 print("# no C++ compiler: find_package not tried")
             yield from complete(root, prefix)
+            yield from links_hold(next(prefix.rglob("doc/ferry")))
+            yield from manual_finds_the_model(root, prefix, scratch)
         except Failed as failure:
             yield str(failure)
 
@@ -107,6 +111,41 @@ def complete(root, prefix):
                 yield f"manual page {page} is not installed"
     if (pathlib.Path(BUILD) / "tools/ferry").is_file():
         run(prefix / "bin/ferry", "--version")
+
+
+def links_hold(folder):
+    """Relative links of the installed documents."""
+    documents = list(folder.rglob("*.md"))
+    if not folder / "README.md" in documents:
+        yield "README.md is not installed"
+    for path in documents:
+        for link in tree.links(path.read_text()):
+            if not (path.parent / link).exists():
+                yield f"installed {path.relative_to(folder)}: no {link}"
+
+
+def manual_finds_the_model(root, prefix, scratch):
+    """The first example of ferry-prefill(1), as it says where models is."""
+    ferry = prefix / "bin/ferry"
+    models = next(prefix.rglob("share/ferry/models"), None)
+    if not ferry.is_file() or subprocess.run(
+            [ferry, "prefill"], capture_output=True,
+            check=False).returncode == NOT_HERE:
+        print("# no ferry prefill: its model is not looked for")
+    elif not models:
+        yield "no share/ferry/models"
+    else:
+        page = (root / "docs/man/ferry-prefill.1.md").read_text()
+        line = re.search(r"^    (ferry prefill.*)$",
+                         page.partition("# EXAMPLES")[2], re.M).group(1)
+        folder = scratch / "user"
+        folder.mkdir()
+        (folder / "models").symlink_to(models)
+        done = subprocess.run([ferry, *line.split()[1:]], cwd=folder,
+                              capture_output=True, text=True, timeout=100,
+                              check=False)
+        if done.returncode:
+            yield f"{line}: status {done.returncode}\n{done.stderr[-2000:]}"
 
 
 tree.main(installed_tree_serves_consumers)

@@ -39,6 +39,14 @@ def code_only(text):
                   r"|'(?:\\.|[^'\\\n])*'", blank, text, flags=re.S)
 
 
+def links(text):
+    """Where the relative links of a document lead to, in its own words."""
+    text = re.sub(r"```.*?```", "", text, flags=re.S)
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+        if "://" not in target and not target.startswith("mailto:"):
+            yield target
+
+
 def public_headers(root):
     """The installed headers."""
     return sorted((root / "include/ferry").glob("*.h"))
