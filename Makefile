@@ -16,9 +16,9 @@ help:
 
 demo:
 	@$(SETUP) build
-	@echo '# building, some minutes the first time'
-	@scripts/build release $(JOBS)
-	@scripts/demo build/release
+	@echo '# building into build/demo, without CUDA: a minute or two the first time'
+	@scripts/build demo $(JOBS) ferry_tool
+	@scripts/demo build/demo
 
 test:
 	@$(SETUP) build test
