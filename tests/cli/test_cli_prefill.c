@@ -106,7 +106,7 @@ static void test_tables(void **state)
 	assert_contains(p.out, "# ranks    2 processes on fabric shm, experts "
 	                       "start even\n");
 	assert_contains(p.out, "# text     fox.txt: 384 tokens in 12 "
-	                       "sequences\n");
+	                       "sequences, 256 of them counted\n");
 	assert_contains(p.out, "# steps    6 (by-text), of up to 4 sequences "
 	                       "of up to 32 tokens, warm-up 1\n"
 	                       "# bits     hidden states and last logits of "

@@ -100,6 +100,8 @@ static void test_it_has_the_totals(void **state)
 	has(text, part);
 	has(text, "Yes, to the bit, in every sequence.");
 	has(text, "56 sequences");
+	has(text, "Numbers below are of 1152 of them, after a warm-up.");
+	has(text, "35.2\xe2\x80\xaf% \xc2\xb1 0.3</td>");
 	has(text, "<code>ferry prefill <span>--model</span> "
 	          "<span>made-up</span></code>");
 	free(text);

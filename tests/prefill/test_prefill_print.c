@@ -45,15 +45,17 @@ static void test_header(void **state)
 	char *const text = printed(print_header);
 
 	(void)state;
-	assert_contains(text,
-	                "# model    made-up: 4 layers, hidden 64, top-4 of 32 "
-	                "experts of 96.0 KiB\n"
-	                "#          6.40 M parameters, 12.2 MiB mapped\n"
-	                "# ranks    8 processes on fabric shm, experts start "
-	                "even\n"
-	                "# budget   window measured, any swaps, replicas 1, "
-	                "split exact, calibrate off\n"
-	                "# text     texts/c.txt: 576 tokens in 24 sequences\n");
+	assert_contains(
+		text, "# model    made-up: 4 layers, hidden 64, top-4 of 32 "
+		      "experts of 96.0 KiB\n"
+		      "#          6.40 M parameters, 12.2 MiB mapped\n"
+		      "# ranks    8 processes on fabric shm, experts start "
+		      "even\n"
+		      "# budget   window measured, any swaps, replicas 1, "
+		      "split exact, calibrate off\n"
+		      "# text     texts/c.txt: 576 tokens in 24 sequences, "
+		      "384 of them counted\n"
+		      "# text     texts/prose.txt: 384 tokens in 16 sequences\n");
 	assert_contains(text, "# steps    7 (by-text), of up to 8 sequences of "
 	                      "up to 24 tokens, warm-up 1\n"
 	                      "# bits     logits of each sequence, compared "
@@ -122,12 +124,41 @@ static void test_totals(void **state)
 	snprintf(row, sizeof(row), "\n  off               %.3f  %.3f  %.3f",
 	         off.ratio_before, off.ratio_before_worst, off.ratio_after);
 	assert_contains(text, row);
-	snprintf(row, sizeof(row), " %+6.1f%%  3.5",
-	         100 * ((double)ferry.total_ns / (double)off.total_ns - 1));
+	const struct prefill_change change = prefill_compare_times(
+		&made_up.shape, &made_up.runs[2], &made_up.runs[0], -1);
+
+	assert_true(change.known);
+	snprintf(row, sizeof(row), " %+6.1f%% %5.1f  3.5",
+	         100 * ((double)ferry.total_ns / (double)off.total_ns - 1),
+	         100 * change.error);
 	assert_contains(text, row);
 	assert_contains(text, "\n  texts/ja.txt             ferry");
 	assert_contains(text, " equal\n# 0 wrong\n");
 	free(text);
+}
+
+/* A text that only warms up says so, and one of one counted step has no time
+ * to compare. */
+static void test_little_is_counted(void **state)
+{
+	(void)state;
+	for (int s = 0; s < MADE_UP_STEPS; s++)
+		made_up.steps[s].warm_up =
+			made_up.steps[s].text == 0 || s == 1 || s == 2;
+	char *const header = printed(print_header);
+	char *const totals = printed(print_totals);
+
+	assert_contains(header, "# text     texts/c.txt: 576 tokens in 24 "
+	                        "sequences, all warm-up: not counted\n");
+	for (int s = 0; s < MADE_UP_STEPS; s++)
+		made_up.steps[s].warm_up = s == 0;
+	const char *const row =
+		strstr(totals, "\n  texts/ja.txt             ferry");
+
+	assert_non_null(row);
+	assert_non_null(strstr(row, "       -     -  4.0000"));
+	free(header);
+	free(totals);
 }
 
 int main(void)
@@ -136,6 +167,7 @@ int main(void)
 		cmocka_unit_test(test_header),
 		cmocka_unit_test(test_layers),
 		cmocka_unit_test(test_totals),
+		cmocka_unit_test(test_little_is_counted),
 	};
 
 	return cmocka_run_group_tests(tests, made_up_set_up, made_up_tear_down);

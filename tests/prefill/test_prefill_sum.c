@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Totals of a run: what counts, means, worsts and sums, by hand. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -181,6 +182,31 @@ static void test_the_longest_rank_of_a_stage(void **state)
 	assert_int_equal(t.stage_ns[PREFILL_ATTENTION], 0);
 }
 
+/* Steps of 10 and 30 against ones of 10 and 20: 4/3, and the steps are 10/3
+ * under and over that. */
+static void test_times_of_two_runs(void **state)
+{
+	struct prefill_span now[STEPS] = {{0, 0}}, was[STEPS] = {{0, 0}};
+	struct prefill_run other = run, this = run;
+
+	(void)state;
+	steps[3].warm_up = true;
+	this.step_spans = now;
+	other.step_spans = was;
+	now[1] = (struct prefill_span){100, 110};
+	was[1] = (struct prefill_span){0, 10};
+	now[2] = (struct prefill_span){110, 140};
+	was[2] = (struct prefill_span){10, 30};
+	const struct prefill_change change =
+		prefill_compare_times(&shape, &this, &other, -1);
+
+	assert_true(change.known);
+	assert_true(fabs(change.share - 1.0 / 3) < 1e-12);
+	assert_true(fabs(change.error - 20.0 / 90) < 1e-12);
+	/* A text of one step. */
+	assert_false(prefill_compare_times(&shape, &this, &other, 1).known);
+}
+
 static void test_nothing_counted(void **state)
 {
 	struct prefill_totals t;
@@ -204,6 +230,7 @@ int main(void)
 		cmocka_unit_test_setup(test_moves, set_up),
 		cmocka_unit_test_setup(test_the_longest_rank_of_a_stage,
 	                               set_up),
+		cmocka_unit_test_setup(test_times_of_two_runs, set_up),
 		cmocka_unit_test_setup(test_nothing_counted, set_up),
 	};
 

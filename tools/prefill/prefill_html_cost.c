@@ -85,36 +85,48 @@ static void row(struct page *page, int32_t run, double most)
 	bar_close(page, words);
 }
 
+/* Against off, and the standard error of that. */
+static void put_against(struct page *page, int32_t run)
+{
+	const struct prefill_run *const runs = page->report->runs;
+	struct prefill_change change = {false, 0, 0};
+
+	if (page->off >= 0 && run != page->off)
+		change = prefill_compare_times(page->shape, &runs[run],
+		                               &runs[page->off], -1);
+	if (change.known)
+		html_put(&page->html, "<td>%s \xc2\xb1 %s</td>",
+		         word_change(1 + change.share, 1).text,
+		         word_fixed(100 * change.error, 1).text);
+	else
+		html_put(&page->html, "<td>" DASH "</td>");
+}
+
 static void table(struct page *page)
 {
-	static const char *const columns[] = {"policy",
-	                                      "total",
-	                                      "against off",
-	                                      "exposed",
-	                                      "of total",
-	                                      "moved",
-	                                      "moves a layer and step",
-	                                      "layers improved",
-	                                      NULL};
+	static const char *const columns[] = {
+		"policy",
+		"total",
+		"against off, \xc2\xb1 standard error",
+		"exposed",
+		"of total",
+		"moved",
+		"moves a layer and step",
+		"layers improved",
+		NULL};
 	struct html *const h = &page->html;
 
 	table_open(page, "The numbers", "Cost by policy", columns);
 	for (int32_t i = 0; i < page->n_runs; i++) {
 		const struct prefill_totals *const t = &page->totals[i];
-		const double off =
-			page->off < 0
-				? NAN
-				: (double)page->totals[page->off].total_ns;
-
 		html_put(h, "<tr><th scope=\"row\">");
 		page_run_name(page, i);
+		html_put(h, "</th><td>%s</td>",
+		         word_time((double)t->total_ns).text);
+		put_against(page, i);
 		html_put(h,
-		         "</th><td>%s</td><td>%s</td><td>%s</td><td>%s</td>"
-		         "<td>%s</td><td>%s</td><td>%s of %s</td></tr>\n",
-		         word_time((double)t->total_ns).text,
-		         i == page->off
-		                 ? DASH
-		                 : word_change((double)t->total_ns, off).text,
+		         "<td>%s</td><td>%s</td><td>%s</td><td>%s</td>"
+		         "<td>%s of %s</td></tr>\n",
 		         word_time((double)t->exposed_ns).text,
 		         word_percent(share((double)t->exposed_ns,
 		                            (double)t->total_ns))

@@ -88,9 +88,8 @@ static void cards(struct page *page)
 	         "over steps and layers. Circle: before; filled mark: "
 	         "after; the line on the left is a perfect 1.00. Foreseen: "
 	         "how many of the router's choices were predicted. Exposed: "
-	         "time after attention, until all ranks had their experts. "
-	         "Total: time "
-	         "of all counted steps%s.</p>\n",
+	         "how much longer tokens waited because of what was foreseen "
+	         "and moved. Total: time of all counted steps%s.</p>\n",
 	         page->off >= 0 ? ", and its difference from off" : "");
 }
 

@@ -86,6 +86,10 @@ static void fact_texts(struct page *page)
 	for (int32_t i = 0; i < shape->n_texts; i++) {
 		html_put(h, "%s", i ? ", " : "");
 		html_element(h, "bdi class=\"file\"", shape->texts[i]);
+		if (page->n_counted &&
+		    !prefill_text_amount(shape, page->report->runs, i)
+		             .n_counted)
+			html_put(h, " (warm-up only)");
 	}
 	html_put(h,
 	         "<br />%d step%s of up to %d sequence%s, at most %d "

@@ -32,6 +32,7 @@ static void lead(struct page *page)
 {
 	struct html *const h = &page->html;
 	const struct prefill_shape *const shape = page->shape;
+	const int64_t counted = page->totals[page->best].n_tokens;
 
 	html_put(h,
 	         "<p class=\"lead\">A language model of the "
@@ -42,6 +43,10 @@ static void lead(struct page *page)
 	else
 		html_put(h, "%d ranks, workers that share its experts. ",
 		         shape->n_ranks);
+	if (page->n_counted && counted < shape->n_tokens)
+		html_put(h,
+		         "Numbers below are of %s of them, after a warm-up. ",
+		         word_count(counted).text);
 	html_put(h,
 	         "In each layer, a token visits only the %d of %d experts that "
 	         "the model picks for it",

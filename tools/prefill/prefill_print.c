@@ -2,6 +2,7 @@
 /* The tables of ferry prefill, in the manner of nccl-tests. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "../about.h"
 #include "../shown.h"
@@ -74,9 +75,13 @@ static void print_texts(const struct prefill_shape *shape,
 		const struct prefill_amount n =
 			prefill_text_amount(shape, run, t);
 
-		printf("# text     %s: %" PRId64 " tokens in %d sequence%s\n",
+		printf("# text     %s: %" PRId64 " tokens in %d sequence%s%s",
 		       shape->texts[t], n.n_tokens, n.n_sequences,
-		       n.n_sequences == 1 ? "" : "s");
+		       n.n_sequences == 1 ? "" : "s",
+		       n.n_counted ? "" : ", all warm-up: not counted");
+		if (n.n_counted && n.n_counted < n.n_tokens)
+			printf(", %" PRId64 " of them counted", n.n_counted);
+		puts("");
 	}
 }
 
@@ -175,26 +180,22 @@ void prefill_print_run(const struct prefill_report *r,
 	fflush(stdout);
 }
 
-/* Time of the run that balances nothing; 0: there is none. */
-static int64_t off_ns(const struct prefill_report *r, int32_t text)
+/* "+3.1%" against the run that balances nothing, and its standard error. */
+static void print_against(const struct prefill_report *r,
+                          const struct prefill_run *run, int32_t text)
 {
-	struct prefill_totals t;
+	struct prefill_change change = {false, 0, 0};
 
 	for (int32_t i = 0; i < r->n_runs; i++)
-		if (r->runs[i].policy == FERRY_BALANCE_OFF) {
-			prefill_sum(r->job->shape, &r->runs[i], text, &t);
-			return t.total_ns;
-		}
-	return 0;
-}
-
-/* "+3.1%" against off. */
-static void print_against(int64_t ns, int64_t off)
-{
-	if (off)
-		printf(" %+6.1f%%", 100 * ((double)ns / (double)off - 1));
+		if (r->runs[i].policy == FERRY_BALANCE_OFF &&
+		    run != &r->runs[i])
+			change = prefill_compare_times(r->job->shape, run,
+			                               &r->runs[i], text);
+	if (change.known)
+		printf(" %+6.1f%% %5.1f", 100 * change.share,
+		       100 * change.error);
 	else
-		printf(" %7s", "-");
+		printf(" %7s %5s", "-", "-");
 }
 
 static void print_verdict(const struct prefill_report *r,
@@ -224,7 +225,7 @@ static void print_total(const struct prefill_report *r,
 	       100 * prefill_share(t.n_improved, t.n_moved));
 	printf("%s %8.2f %9.2f", t.n_moved ? "%" : " ",
 	       (double)t.exposed_ns / 1e6, (double)t.total_ns / 1e6);
-	print_against(t.total_ns, off_ns(r, -1));
+	print_against(r, run, -1);
 	column(r->job->shape->all_logits, 7, 4, t.nll_mean);
 	print_verdict(r, run);
 }
@@ -243,7 +244,7 @@ static void print_text_row(const struct prefill_report *r, int32_t text,
 	column(t.n_cells > 0, 6, 2, t.moves_mean);
 	printf(" %8" PRId64, t.n_tokens);
 	column(t.n_cells > 0, 9, 2, (double)t.total_ns / 1e6);
-	print_against(t.total_ns, off_ns(r, text));
+	print_against(r, run, text);
 	column(r->job->shape->all_logits && t.n_tokens > 0, 7, 4, t.nll_mean);
 	putchar('\n');
 }
@@ -254,12 +255,24 @@ static void print_by_text(const struct prefill_report *r)
 		return;
 	puts("#\n"
 	     "#                                           ratio         top-k"
-	     "                       ms              nats/\n"
+	     "                       ms                    nats/\n"
 	     "# text                     policy           before  after    hit"
-	     "  moves   tokens     total  vs off   token");
+	     "  moves   tokens     total  vs off    +-   token");
 	for (int32_t t = 0; t < r->job->shape->n_texts; t++)
 		for (int32_t i = 0; i < r->n_runs; i++)
 			print_text_row(r, t, &r->runs[i]);
+}
+
+/* Times of ranks without a core of their own. */
+static void print_turns(const struct prefill_report *r)
+{
+	const int32_t n = r->job->shape->n_ranks;
+	const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (cores > 0 && n > cores)
+		printf("# %d ranks take turns on %ld core%s: times are no "
+		       "measure of what balance saves\n",
+		       n, cores, cores == 1 ? "" : "s");
 }
 
 void prefill_print_totals(const struct prefill_report *r)
@@ -272,12 +285,15 @@ void prefill_print_totals(const struct prefill_report *r)
 	     "steps; "
 	     "moves, and experts\n"
 	     "# that ranks fetched, of a layer in a step; improved: of the "
-	     "layers that moved some\n"
-	     "#\n"
+	     "layers that moved some;\n"
+	     "# +-: standard error of vs off, over steps\n");
+	print_turns(r);
+	puts("#\n"
 	     "#                  ratio before  ratio after  top-k              "
-	     "    layers          ms                         nats/\n"
+	     "    layers          ms                               nats/\n"
 	     "# policy             mean  worst   mean  worst    hit  moves "
-	     "fetched  moved improved exposed     total  vs off   token bits");
+	     "fetched  moved improved exposed     total  vs off    +-   token "
+	     "bits");
 	for (int32_t i = 0; i < r->n_runs; i++) {
 		print_total(r, &r->runs[i]);
 		wrong += r->runs[i].n_differ;

@@ -167,6 +167,21 @@ void prefill_sum_step(const struct prefill_shape *shape,
                       const struct prefill_run *run, int32_t step,
                       struct prefill_totals *totals);
 
+/*
+ * Time of a run over that of another, of counted steps of a text (-1: all),
+ * less 1; and the standard error of that, from how much steps differ. One step
+ * says nothing of its own error: known is false.
+ */
+struct prefill_change {
+	bool known;
+	double share, error;
+};
+
+struct prefill_change prefill_compare_times(const struct prefill_shape *shape,
+                                            const struct prefill_run *run,
+                                            const struct prefill_run *other,
+                                            int32_t text);
+
 /* Cell of a step and layer, and of a rank in it. */
 static inline struct prefill_cell *
 prefill_cell_at(const struct prefill_shape *shape,

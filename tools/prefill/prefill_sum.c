@@ -2,6 +2,8 @@
 /* Totals of a run out of its cells: steps, layers and texts. */
 #include "prefill_result.h"
 
+#include <math.h>
+
 /* What counts. */
 struct choice {
 	const struct prefill_shape *shape;
@@ -193,4 +195,38 @@ void prefill_sum_step(const struct prefill_shape *shape,
 	const struct choice one = {shape, run, -1, -1, step};
 
 	sum(&one, totals);
+}
+
+static double step_ns(const struct prefill_run *run, int32_t step)
+{
+	const struct prefill_span *const span = &run->step_spans[step];
+
+	return (double)(span->end_ns - span->begin_ns);
+}
+
+struct prefill_change prefill_compare_times(const struct prefill_shape *shape,
+                                            const struct prefill_run *run,
+                                            const struct prefill_run *other,
+                                            int32_t text)
+{
+	const struct choice all = {shape, run, text, -1, -1};
+	double now = 0, was = 0, squares = 0, n = 0;
+
+	for (int32_t s = 0; s < shape->n_steps; s++)
+		if (counts(&all, s)) {
+			now += step_ns(run, s);
+			was += step_ns(other, s);
+			n++;
+		}
+	if (n < 2 || !(was > 0))
+		return (struct prefill_change){false, 0, 0};
+	for (int32_t s = 0; s < shape->n_steps; s++)
+		if (counts(&all, s)) {
+			const double off =
+				step_ns(run, s) - now / was * step_ns(other, s);
+
+			squares += off * off;
+		}
+	return (struct prefill_change){true, now / was - 1,
+	                               sqrt(squares * n / (n - 1)) / was};
 }

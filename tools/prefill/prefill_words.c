@@ -76,11 +76,13 @@ struct prefill_amount prefill_text_amount(const struct prefill_shape *shape,
                                           const struct prefill_run *run,
                                           int32_t text)
 {
-	struct prefill_amount n = {0, 0};
+	struct prefill_amount n = {0, 0, 0};
 
 	for (int32_t s = 0; s < shape->n_sequences; s++)
 		if (run->sequences[s].text == text) {
 			n.n_tokens += run->sequences[s].n_tokens;
+			if (!shape->steps[run->sequences[s].step].warm_up)
+				n.n_counted += run->sequences[s].n_tokens;
 			n.n_sequences++;
 		}
 	return n;

@@ -34,7 +34,7 @@ int32_t prefill_n_warm_up(const struct prefill_shape *shape);
 
 /* What of a text goes in, warm-up or not. */
 struct prefill_amount {
-	int64_t n_tokens;
+	int64_t n_tokens, n_counted; /* of them: not warm-up */
 	int32_t n_sequences;
 };
 
