@@ -106,7 +106,8 @@ int main(void)
 	const int32_t rank = ferry_world_rank(world);
 	const int32_t n_ranks = ferry_world_size(world);
 
-	check(EXPERTS % n_ranks == 0, "12 experts need 1, 2, 3, 4, ... ranks");
+	check(EXPERTS % n_ranks == 0,
+	      "12 experts need 1, 2, 3, 4, 6 or 12 ranks");
 	config.n_ranks = n_ranks;
 	config.max_tokens = MAX_TOKENS;
 	config.hidden = HIDDEN;

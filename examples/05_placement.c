@@ -126,7 +126,7 @@ int main(void)
 	float before[TOKENS][HIDDEN];
 
 	must(ferry_world_open(NULL, &s->world));
-	check(ferry_world_size(s->world) == 2, "this example needs 2 ranks");
+	need_ranks(2, ferry_world_size(s->world));
 	open_channel(s);
 	for (int i = 0; i < TOKENS * HIDDEN; i++)
 		s->x[i / HIDDEN][i % HIDDEN] = 1 / (float)(1 + i);

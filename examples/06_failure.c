@@ -83,7 +83,8 @@ int main(void)
 	const int32_t n_ranks = ferry_world_size(world);
 	struct ferry_moe *moe = open_channel(world);
 
-	check(n_ranks > VICTIM, "this example needs 2 ranks or more");
+	check(n_ranks > VICTIM,
+	      "this example needs 2 ranks or more: ferry run -n 3 -- PROGRAM");
 	for (int i = 0; status == FERRY_OK; i++) {
 		if (i == DIES_AT && rank == VICTIM)
 			raise(SIGKILL);

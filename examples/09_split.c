@@ -121,7 +121,7 @@ int main(void)
 	int32_t slots[TOKENS][TOPK];
 
 	must(ferry_world_open(NULL, &s->world));
-	check(ferry_world_size(s->world) == 2, "this example needs 2 ranks");
+	need_ranks(2, ferry_world_size(s->world));
 	open_all(s);
 	config.max_tokens = TOKENS;
 	config.topk = TOPK;

@@ -127,7 +127,7 @@ int main(void)
 	uint64_t hash[RANKS];
 
 	must(ferry_world_open(NULL, &s->world));
-	check(ferry_world_size(s->world) == RANKS, "this needs 4 ranks");
+	need_ranks(RANKS, ferry_world_size(s->world));
 	must(ferry_cost_measure(s->world, NULL, s->alpha_ns, s->ps_per_byte));
 	must(ferry_totals_open(s->world, EXPERTS, &s->totals));
 	sum_up(s);

@@ -100,7 +100,7 @@ int main(void)
 	struct ferry_world *world;
 
 	must(ferry_world_open(NULL, &world));
-	check(ferry_world_size(world) == 2, "this example needs 2 ranks");
+	need_ranks(2, ferry_world_size(world));
 	config.n_experts = EXPERTS;
 	config.n_ranks = 2;
 	must(ferry_placement_create(&config, &first));

@@ -101,7 +101,7 @@ int main(void)
 	struct ferry_world *world;
 
 	must(ferry_world_open(NULL, &world));
-	check(ferry_world_size(world) == 2, "this example needs 2 ranks");
+	need_ranks(2, ferry_world_size(world));
 	struct ferry_placement *first = place();
 	struct ferry_experts *experts = open_experts(world, first);
 

@@ -183,8 +183,7 @@ int main(void)
 	char what[32];
 
 	must(ferry_world_open(NULL, &s->world));
-	check(ferry_world_size(s->world) == RANKS,
-	      "this example needs 2 ranks");
+	need_ranks(RANKS, ferry_world_size(s->world));
 	open_all(s, first);
 	layer(s, "experts as opened:");
 	memcpy(before, s->sum, sizeof(before));

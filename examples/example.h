@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the examples share: stop with the message when a call fails. */
+/* What the examples share: stop with the message when something fails. */
 #ifndef FERRY_EXAMPLE_H
 #define FERRY_EXAMPLE_H
 
@@ -23,6 +23,17 @@ static inline void check(int true_or_not, const char *what)
 	if (true_or_not)
 		return;
 	fprintf(stderr, "wrong: %s\n", what);
+	exit(1);
+}
+
+static inline void need_ranks(int n, int found)
+{
+	if (found == n)
+		return;
+	fprintf(stderr,
+	        "this example needs %d ranks, not %d: ferry run -n %d -- "
+	        "PROGRAM\n",
+	        n, found, n);
 	exit(1);
 }
 
