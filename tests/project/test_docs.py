@@ -151,7 +151,29 @@ def programs_in_documents_run(root):
                     break
 
 
+def options_of(text, begin):
+    """Option -> values of a command over several lines that begins so."""
+    command = re.search(rf"{begin} prefill ((?:.*\\\n)*.*)", text).group(1)
+    words = command.replace("\\\n", " ").split()
+    found, option = {}, None
+    for word in words:
+        if word.startswith("--"):
+            option = word
+        found.setdefault(option, []).append(word)
+    return {name: values for name, values in found.items()
+            if name not in ("--model", "--text", "--report")}
+
+
+def readme_has_the_demo(root):
+    """The command above the README's table is the one that makes it."""
+    shown = options_of((root / "README.md").read_text(), "    ferry")
+    run = options_of((root / "scripts/demo").read_text(), '"\\$ferry"')
+    if shown != run:
+        yield f"README.md has {shown}, scripts/demo has {run}"
+
+
 tree.main(declarations_are_documented, functions_are_in_the_manual,
           names_in_documents_exist, guide_has_the_statuses,
           links_lead_somewhere, manual_pages_are_whole,
-          manual_has_the_environment, programs_in_documents_run)
+          manual_has_the_environment, readme_has_the_demo,
+          programs_in_documents_run)
