@@ -20,6 +20,15 @@ bool file_is_plain(const char *path, mode_t mode, struct fault *fault)
 	                                  : "device");
 }
 
+/* What stands for a large file in a Git repository until it is fetched. */
+static bool is_pointer(const char *bytes, size_t n)
+{
+	static const char begin[] = "version https://git-lfs.github.com/spec/";
+
+	return n >= sizeof(begin) - 1 &&
+	       !memcmp(bytes, begin, sizeof(begin) - 1);
+}
+
 static bool map_file(int fd, const char *path, struct file_map *map,
                      struct fault *fault)
 {
@@ -54,7 +63,13 @@ bool file_map_open(const char *path, struct file_map *map, struct fault *fault)
 	const bool good = map_file(fd, path, map, fault);
 
 	close(fd);
-	return good;
+	if (!good || !is_pointer(map->bytes, map->n))
+		return good;
+	file_map_close(map);
+	return fault_set(fault,
+	                 "%s: is a pointer of Git LFS, not the file itself: "
+	                 "'git lfs pull' fetches it",
+	                 path);
 }
 
 void file_map_close(struct file_map *map)

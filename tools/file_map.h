@@ -17,7 +17,8 @@ struct file_map {
 	size_t n;
 };
 
-/* Maps a plain file; does not wait for who writes into a pipe. */
+/* Maps a plain file, which is no pointer of Git LFS; does not wait for who
+ * writes into a pipe. */
 bool file_map_open(const char *path, struct file_map *map, struct fault *fault);
 void file_map_close(struct file_map *map);
 

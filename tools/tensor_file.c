@@ -154,14 +154,12 @@ static bool shape_bytes(const struct tensor *t, int64_t *n)
 	return true;
 }
 
-static bool read_range(const cJSON *offsets, size_t max, int64_t *begin,
-                       int64_t *end)
+static bool read_range(const cJSON *offsets, int64_t *begin, int64_t *end)
 {
 	return offsets && cJSON_IsArray(offsets) &&
 	       cJSON_GetArraySize(offsets) == 2 &&
 	       whole(offsets->child, begin) &&
-	       whole(offsets->child->next, end) && *begin <= *end &&
-	       (uint64_t)*end <= max;
+	       whole(offsets->child->next, end) && *begin <= *end;
 }
 
 static bool find_bytes(const struct header *h, struct tensor *t,
@@ -172,11 +170,17 @@ static bool find_bytes(const struct header *h, struct tensor *t,
 	int64_t begin, end, n;
 	char allowed[80];
 
-	if (!read_range(offsets, n_data, &begin, &end)) {
+	if (!read_range(offsets, &begin, &end)) {
 		snprintf(allowed, sizeof(allowed),
 		         "are two numbers, rising, in 0..%zu", n_data);
 		return refuse(h, t, "data_offsets", offsets, allowed);
 	}
+	if ((uint64_t)end > n_data)
+		return fault_set(h->fault,
+		                 "%s: tensor %.200s: data_offsets is [%" PRId64
+		                 ",%" PRId64 "], but the data end at %zu: the "
+		                 "file is not whole",
+		                 f->name, t->name, begin, end, n_data);
 	if (!shape_bytes(t, &n))
 		return tensor_fail(h, t, "shape is too large");
 	if (t->type != TENSOR_OTHER && n != end - begin)

@@ -325,8 +325,12 @@ static void test_bad_models(void **state)
 {
 	(void)state;
 	complains("--model /nowhere --text @/fox.txt", 1,
-	          "ferry prefill: /nowhere/config.json: No such file or "
-	          "directory\n");
+	          "ferry prefill: /nowhere: No such file or directory: a model "
+	          "is a folder of this machine; nothing is downloaded\n");
+	complains("--model @/model.safetensors --text @/fox.txt", 1,
+	          "ferry prefill: @/model.safetensors: is no folder: a model "
+	          "is the folder with config.json, weights and tokenizer.json "
+	          "in it\n");
 	complains("--model @ --text @/fox.txt --length 5000", 1,
 	          "ferry prefill: --length is 5000, @ has "
 	          "max_position_embeddings 4096\n");
@@ -370,8 +374,8 @@ static void test_files_that_cannot_be_written(void **state)
 		         "--model @ --text @/fox.txt --%s @/no/file",
 		         options[i]);
 		complains(line, 1,
-		          "ferry: cannot write @/no/file: No such file or "
-		          "directory\n");
+		          "ferry prefill: cannot write @/no/file: No such file "
+		          "or directory\n");
 	}
 }
 

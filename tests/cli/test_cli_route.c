@@ -346,14 +346,15 @@ static void test_tensors_refuses(void **state)
 {
 	(void)state;
 	refuse_tensors("{}", "t: no tensor topk_ids, and no tensor loads");
-	refuse_tensors("{\"topk_ids\"", "t: byte 18: no JSON object");
+	refuse_tensors("{\"topk_ids\"",
+	               "t: byte 19: the file ends within its JSON");
 	refuse_tensors("{" TENSOR("topk_ids", "F32", "[2, 1, 1]", "[0, 8]") "}",
 	               "t: tensor topk_ids: dtype is not one of U8, I8, U16, "
 	               "I16, U32, I32, I64");
 	refuse_tensors(
 		"{" TENSOR("topk_ids", "U8", "[2, 2, 2]", "[0, 9]") "}",
-		"t: tensor topk_ids: data_offsets is [0,9], allowed are two "
-		"numbers, rising, in 0..8");
+		"t: tensor topk_ids: data_offsets is [0,9], but the data end "
+		"at 8: the file is not whole");
 	refuse_tensors("{" TENSOR("topk_ids", "U8", "[2, 2, 1]", "[0, 8]") "}",
 	               "t: tensor topk_ids: data_offsets enclose 8 bytes, the "
 	               "shape has 4");

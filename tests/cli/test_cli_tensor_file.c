@@ -135,7 +135,7 @@ static void test_refuses_json(void **state)
 {
 	(void)state;
 	refuse("[]", 0, "t: byte 10: no JSON object");
-	refuse("{\"a\": ", 0, "t: byte 13: no JSON object");
+	refuse("{\"a\": ", 0, "t: byte 14: the file ends within its JSON");
 	refuse("{} {}", 0, "t: byte 11: the JSON has ended before");
 	refuse("{\"a\": 1}", 0, "t: tensor a: no JSON object");
 	refuse("{\"__metadata__\": {}, \"__metadata__\": {}}", 0,
@@ -190,7 +190,9 @@ static void test_refuses_offsets(void **state)
 	               "[0,1,2]");
 	refuse_offsets("{" TENSOR("a", "U8", "[1]", "[-1, 0]") "}", "[-1,0]");
 	refuse_offsets("{" TENSOR("a", "U8", "[1]", "[2, 1]") "}", "[2,1]");
-	refuse_offsets("{" TENSOR("a", "U8", "[1]", "[4, 5]") "}", "[4,5]");
+	refuse("{" TENSOR("a", "U8", "[1]", "[4, 5]") "}", 4,
+	       "t: tensor a: data_offsets is [4,5], but the data end at 4: the "
+	       "file is not whole");
 	refuse_offsets("{" TENSOR("a", "U8", "[1]", "[0, 1e300]") "}",
 	               "[0,1e+300]");
 	refuse_offsets("{" TENSOR("a", "U8", "[1]", "{\"0\": 0}") "}",

@@ -253,7 +253,8 @@ static void test_no_config(void **state)
 	(void)state;
 	refuse_text("", "c: byte 0: no JSON object");
 	refuse_text("[]", "c: byte 2: no JSON object");
-	refuse_text("{\"model_type\": ", "c: byte 14: no JSON object");
+	refuse_text("{\"model_type\": ",
+	            "c: byte 15: the file ends within its JSON");
 	refuse_text("{} 1", "c: byte 3: the JSON has ended before");
 	refuse_text("{\"model_type\": \"qwen3_moe\", \"model_type\": 1}",
 	            "c: model_type is there twice, allowed is once");

@@ -98,27 +98,46 @@ static void test_missing(void **state)
 	            "expected shape [32]");
 }
 
+/* A head of its own, or the embedding. */
+static void test_no_head(void **state)
+{
+	static const char tied[] = "\"tie_word_embeddings\": true";
+	char *const directory = tiny_model_make(&whole);
+	size_t n;
+	char *const config = tiny_file_read(directory, "config.json", &n);
+	char *const at = strstr(config, tied);
+
+	(void)state;
+	assert_non_null(at);
+	memcpy(at + sizeof(tied) - 5, "null", 4);
+	tiny_file_write(directory, "config.json", config, n);
+	free(config);
+	refuse(directory,
+	       "model.safetensors: tensor lm_head.weight is missing, which "
+	       "only tie_word_embeddings true in config.json allows");
+}
+
 /* The same bytes in another shape. */
 static void test_shapes(void **state)
 {
 	(void)state;
 	refuse_edit("layers.1.mlp.gate.weight", "[8,32]", "[4,64]",
 	            "model.safetensors: tensor model.layers.1.mlp.gate.weight: "
-	            "shape [4, 64], expected [8, 32]");
+	            "shape [4, 64], by config.json [8, 32]");
 	refuse_edit("layers.1.mlp.gate.weight", "[8,32]", "[8,32,1]",
 	            "model.safetensors: tensor model.layers.1.mlp.gate.weight: "
-	            "shape [8, 32, 1], expected [8, 32]");
+	            "shape [8, 32, 1], by config.json [8, 32]");
 	refuse_edit("layers.0.input_layernorm", "[32]", "[1,32]",
 	            "model.safetensors: tensor "
 	            "model.layers.0.input_layernorm.weight: shape [1, 32], "
-	            "expected [32]");
+	            "by config.json [32]");
 	refuse_edit("layers.0.mlp.experts.3.up_proj", "[16,32]", "[32,16]",
 	            "model.safetensors: tensor "
 	            "model.layers.0.mlp.experts.3.up_proj.weight: shape "
-	            "[32, 16], expected [16, 32]");
+	            "[32, 16], by config.json [16, 32]");
 	refuse_edit("embed_tokens", "[288,32]", "[144,64]",
 	            "model.safetensors: tensor model.embed_tokens.weight: "
-	            "shape [144, 64], expected [288, 32]");
+	            "shape [144, 64], by config.json [288, 32]");
 }
 
 static void test_types(void **state)
@@ -221,7 +240,7 @@ static void test_truncated(void **state)
 
 	snprintf(message, sizeof(message),
 	         "model.safetensors: tensor model.norm.weight: data_offsets is "
-	         "[%zu,%zu], allowed are two numbers, rising, in 0..%zu",
+	         "[%zu,%zu], but the data end at %zu: the file is not whole",
 	         n_data - 64, n_data, n_data - 1);
 	cut(directory, "model.safetensors", n - 1);
 	refuse(directory, message);
@@ -238,6 +257,28 @@ static void test_truncated(void **state)
 	directory = tiny_model_make(&whole);
 	cut(directory, "config.json", 0);
 	refuse(directory, "config.json: byte 0: no JSON object");
+}
+
+/* What a clone without Git LFS has. */
+static void test_pointers(void **state)
+{
+	static const char *const names[] = {"config.json", "model.safetensors"};
+	static const char pointer[] =
+		"version https://git-lfs.github.com/spec/v1\n"
+		"oid sha256:0123456789abcdef\nsize 4813992\n";
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		char *const directory = tiny_model_make(&whole);
+		char message[160];
+
+		tiny_file_write(directory, names[i], pointer, strlen(pointer));
+		snprintf(message, sizeof(message),
+		         "%s: is a pointer of Git LFS, not the file itself: "
+		         "'git lfs pull' fetches it",
+		         names[i]);
+		refuse(directory, message);
+	}
 }
 
 /* Bytes of no tensor, and of two. */
@@ -281,10 +322,13 @@ static void test_absent_files(void **state)
 	refuse(none, "model.safetensors: No such file or directory");
 	assert_false(lm_model_open("/dev/null", &model, &fault));
 	assert_string_equal(fault.text,
-	                    "/dev/null/config.json: Not a directory");
+	                    "/dev/null: is no folder: a model is the folder "
+	                    "with config.json, weights and tokenizer.json in "
+	                    "it");
 	assert_false(lm_model_open("/nowhere", &model, &fault));
-	assert_string_equal(fault.text, "/nowhere/config.json: No such file or "
-	                                "directory");
+	assert_string_equal(fault.text,
+	                    "/nowhere: No such file or directory: a model is a "
+	                    "folder of this machine; nothing is downloaded");
 }
 
 /* To open a pipe that nobody writes into would wait for ever. */
@@ -413,7 +457,7 @@ static void test_long_path(void **state)
 	assert_non_null(strstr(fault.text,
 	                       "/model.safetensors: tensor "
 	                       "model.layers.1.mlp.gate.weight: shape [4, 64], "
-	                       "expected [8, 32]"));
+	                       "by config.json [8, 32]"));
 	free(path);
 	tiny_model_remove(directory);
 }
@@ -422,11 +466,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_no_head),
 		cmocka_unit_test(test_shapes),
 		cmocka_unit_test(test_types),
 		cmocka_unit_test(test_mixed_types),
 		cmocka_unit_test(test_too_many),
 		cmocka_unit_test(test_truncated),
+		cmocka_unit_test(test_pointers),
 		cmocka_unit_test(test_layout),
 		cmocka_unit_test(test_absent_files),
 		cmocka_unit_test(test_no_files),

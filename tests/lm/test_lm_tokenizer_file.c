@@ -72,8 +72,9 @@ static void no_json(void **state)
 	refuse_bytes("{\"\xff\"}", 5, "t.json: byte 2 is no UTF-8");
 	refuse_bytes("{\"a\\u0000\": 1}", 14,
 	             "t.json: byte 3: \\u0000 is not supported");
-	snprintf(message, sizeof(message), "t.json: byte %zu: no JSON object",
-	         strlen(file) / 2 - 1);
+	snprintf(message, sizeof(message),
+	         "t.json: byte %zu: the file ends within its JSON",
+	         strlen(file) / 2);
 	refuse_bytes(file, strlen(file) / 2, message);
 }
 

@@ -296,6 +296,8 @@ static void make_shape(struct made_up *m, int32_t n_ranks)
 		.expert_hidden = 256,
 		.vocab = 300,
 		.max_length = 512,
+		.rope_theta = 10000,
+		.norm_topk = true,
 	};
 	m->model.n_parameters = 6400000;
 	m->model.file_bytes = 12800000;

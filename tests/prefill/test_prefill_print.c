@@ -46,16 +46,19 @@ static void test_header(void **state)
 
 	(void)state;
 	assert_contains(
-		text, "# model    made-up: 4 layers, hidden 64, top-4 of 32 "
-		      "experts of 96.0 KiB\n"
-		      "#          6.40 M parameters, 12.2 MiB mapped\n"
-		      "# ranks    8 processes on fabric shm, experts start "
-		      "even\n"
-		      "# budget   window measured, any swaps, replicas 1, "
-		      "split exact, calibrate off\n"
-		      "# text     texts/c.txt: 576 tokens in 24 sequences, "
-		      "384 of them counted\n"
-		      "# text     texts/prose.txt: 384 tokens in 16 sequences\n");
+		text,
+		"# model    made-up: 4 layers, hidden 64, top-4 of 32 "
+		"experts of 96.0 KiB\n"
+		"#          6.40 M parameters, 12.2 MiB mapped, rope_theta "
+		"10000, "
+		"norm_topk_prob true\n"
+		"# ranks    8 processes on fabric shm, experts start "
+		"even\n"
+		"# budget   window measured, any swaps, replicas 1, "
+		"split exact, calibrate off\n"
+		"# text     texts/c.txt: 576 tokens in 24 sequences, "
+		"384 of them counted\n"
+		"# text     texts/prose.txt: 384 tokens in 16 sequences\n");
 	assert_contains(text, "# steps    7 (by-text), of up to 8 sequences of "
 	                      "up to 24 tokens, warm-up 1\n"
 	                      "# bits     logits of each sequence, compared "

@@ -2,11 +2,13 @@
 /* A checkpoint's tensors at their places in a model: names, shapes, types. */
 #include "lm_model.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "lm_files.h"
 #include "lm_path.h"
@@ -129,7 +131,7 @@ static bool check_shape(const struct binder *b, const struct lm_found *found,
 	if (t->n_dims == n_dims &&
 	    !memcmp(t->dims, dims, (size_t)n_dims * sizeof(*dims)))
 		return true;
-	return fault_set(b->fault, "%s: tensor %s: shape %s, expected %s",
+	return fault_set(b->fault, "%s: tensor %s: shape %s, by config.json %s",
 	                 found->file->tensors.name, t->name,
 	                 tensor_shape_text(t->dims, t->n_dims, has),
 	                 tensor_shape_text(dims, n_dims, wanted));
@@ -222,6 +224,21 @@ static bool bind_place(const struct binder *b, const struct place *p)
 	            (struct lm_matrix *)(void *)((char *)b->model + p->offset));
 }
 
+/* Where the embedding is the head, too, the file may leave it out. */
+static bool bind_head(const struct binder *b)
+{
+	b->model->head = b->model->embedding;
+	if (b->config->tied)
+		return true;
+	if (!lm_files_find(b->files, of_head.name))
+		return fault_set(
+			b->fault,
+			"%s: tensor %s is missing, which only "
+			"tie_word_embeddings true in config.json allows",
+			b->files->name, of_head.name);
+	return bind_place(b, &of_head);
+}
+
 static bool bind_all(const struct binder *b)
 {
 	struct lm_model *const model = b->model;
@@ -234,8 +251,7 @@ static bool bind_all(const struct binder *b)
 	for (size_t i = 0; i < sizeof(of_model) / sizeof(*of_model); i++)
 		if (!bind_place(b, &of_model[i]))
 			return false;
-	model->head = model->embedding;
-	if (!b->config->tied && !bind_place(b, &of_head))
+	if (!bind_head(b))
 		return false;
 	for (int32_t layer = 0; layer < b->config->n_layers; layer++)
 		if (!bind_layer(b, layer))
@@ -283,6 +299,24 @@ bool lm_model_bind(const struct lm_config *config, struct lm_files *files,
 	return true;
 }
 
+/* Who gives a name on a hub, or the file of the weights, is told what to give
+ * instead. */
+static bool check_directory(const char *directory, struct fault *fault)
+{
+	struct stat is;
+
+	if (stat(directory, &is))
+		return fault_set(fault,
+		                 "%s: %s: a model is a folder of this machine; "
+		                 "nothing is downloaded",
+		                 lm_path_shown(directory), strerror(errno));
+	return S_ISDIR(is.st_mode) ||
+	       fault_set(fault,
+	                 "%s: is no folder: a model is the folder with "
+	                 "config.json, weights and tokenizer.json in it",
+	                 lm_path_shown(directory));
+}
+
 static bool read_config(const char *directory, struct lm_config *config,
                         struct fault *fault)
 {
@@ -291,7 +325,8 @@ static bool read_config(const char *directory, struct lm_config *config,
 
 	if (!path)
 		return false;
-	bool good = file_map_open(path, &map, fault);
+	bool good = check_directory(directory, fault) &&
+	            file_map_open(path, &map, fault);
 
 	if (good) {
 		good = lm_config_parse(lm_path_shown(path), map.bytes,

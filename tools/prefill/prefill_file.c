@@ -10,7 +10,8 @@
 
 static bool complain(const char *path)
 {
-	fprintf(stderr, "ferry: cannot write %s: %s\n", path, strerror(errno));
+	fprintf(stderr, "ferry prefill: cannot write %s: %s\n", path,
+	        strerror(errno));
 	return false;
 }
 

@@ -214,6 +214,8 @@ static void add_model(cJSON *meta, const struct prefill_report *r)
 	cJSON_AddNumberToObject(o, "expert_hidden",
 	                        model->config.expert_hidden);
 	cJSON_AddNumberToObject(o, "vocab", shape->vocab);
+	cJSON_AddNumberToObject(o, "rope_theta", model->config.rope_theta);
+	cJSON_AddBoolToObject(o, "norm_topk_prob", model->config.norm_topk);
 	cJSON_AddNumberToObject(o, "expert_bytes", (double)shape->expert_bytes);
 	cJSON_AddNumberToObject(o, "parameters", (double)model->n_parameters);
 	cJSON_AddNumberToObject(o, "mapped_bytes", (double)model->file_bytes);

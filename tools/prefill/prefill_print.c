@@ -48,10 +48,12 @@ static void print_model(const struct prefill_report *r)
 	prefill_bytes(shape->expert_bytes, expert);
 	prefill_bytes(model->file_bytes, file);
 	printf("# model    %s: %d layers, hidden %d, top-%d of %d experts of "
-	       "%s\n#          %.2f M parameters, %s mapped\n",
+	       "%s\n#          %.2f M parameters, %s mapped, rope_theta %g, "
+	       "norm_topk_prob %s\n",
 	       shape->model, shape->n_layers, shape->hidden, shape->topk,
 	       shape->n_experts, expert, (double)model->n_parameters / 1e6,
-	       file);
+	       file, model->config.rope_theta,
+	       model->config.norm_topk ? "true" : "false");
 }
 
 static void print_budget(const struct prefill_report *r)
@@ -146,6 +148,7 @@ static void print_layer(const struct prefill_shape *shape,
 
 	prefill_sum_layer(shape, run, layer, &t);
 	const bool foreseen = t.n_predicted > 0;
+	const bool pays = foreseen || t.migrate_ns || t.exposed_ns;
 	const int64_t n = t.n_steps;
 
 	printf("%7d", layer);
@@ -158,8 +161,8 @@ static void print_layer(const struct prefill_shape *shape,
 	column(foreseen, 6, 3, t.topk_hit);
 	column(true, 6, 2, t.moves_mean);
 	column(t.window_ns >= 0, 7, 0, (double)t.window_ns / 1e3);
-	column(foreseen, 7, 0, mean_us(t.hidden_ns, n));
-	column(foreseen, 7, 0, mean_us(t.exposed_ns, n));
+	column(pays, 7, 0, mean_us(t.hidden_ns, n));
+	column(pays, 7, 0, mean_us(t.exposed_ns, n));
 	for (size_t i = 0; i < sizeof(stages) / sizeof(*stages); i++)
 		column(true, widths[i], 0, mean_us(t.stage_ns[stages[i]], n));
 	putchar('\n');
