@@ -339,6 +339,16 @@ static int parse(const struct replay_args *args, struct route_ask *ask,
 	return OPT_GO_ON;
 }
 
+static int complain_predicted(const struct replay_args *args,
+                              const char *source)
+{
+	return opt_complain(
+		&command, "--predict file: %s has no predicted_ids%s", source,
+		args->common.trace ? "; ferry prefill records them of a run "
+				     "with freebalance or ferry"
+				   : "");
+}
+
 int cmd_replay(int argc, char **argv)
 {
 	struct replay_args args = {.common.swaps = -1};
@@ -376,10 +386,7 @@ int cmd_replay(int argc, char **argv)
 	};
 
 	if (config.use_predicted && !route.predicted)
-		status = opt_complain(&command,
-		                      "--predict file: %s has no "
-		                      "predicted_ids",
-		                      report.source);
+		status = complain_predicted(&args, report.source);
 	else
 		status = run(&args, &report, &config, policies, n);
 	route_close(&route);

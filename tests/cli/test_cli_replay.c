@@ -477,6 +477,17 @@ static void test_refusals(void **state)
 	       "--generate is 'lognormal:9', allowed are lognormal:0..5");
 }
 
+/* Of loads alone, or of a run that foresaw nothing. */
+static void test_nothing_predicted(void **state)
+{
+	(void)state;
+	write_file("replay_bare.csv", "10,10,1,1\n");
+	refuse("replay --trace replay_bare.csv --ranks 2 --predict file", 2,
+	       "replay_bare.csv has no predicted_ids; ferry prefill records "
+	       "them of a run with freebalance or ferry");
+	unlink("replay_bare.csv");
+}
+
 /* The other output of ferry prefill, taken for the one with the routing. */
 static void test_timeline(void **state)
 {
@@ -553,6 +564,7 @@ int main(void)
 		cmocka_unit_test(test_predictions_of_the_trace),
 		cmocka_unit_test(test_any_name_of_tensors),
 		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_nothing_predicted),
 		cmocka_unit_test(test_timeline),
 		cmocka_unit_test(test_slots_of_the_loads),
 		cmocka_unit_test(test_large_sums),
