@@ -103,6 +103,10 @@
 		if (!picture.closest("[aria-hidden=true]") &&
 		    !picture.closest("[role=img]"))
 			found("picture without role", picture);
+	for (const box of all(".scroll"))
+		if (box.scrollWidth > box.clientWidth + 1 &&
+		    getComputedStyle(box).backgroundImage === "none")
+			found("nothing shows that it scrolls", box);
 	for (const box of document.querySelectorAll(".scroll"))
 		if (box.tabIndex !== 0 || !box.getAttribute("aria-label"))
 			found("box that the keyboard cannot scroll", box);

@@ -4,6 +4,7 @@
  * escaped, numbers are those of the totals, and it asks nobody for anything.
  * How it looks is for browser_test.py.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +16,7 @@
 
 #include "html_check.h"
 #include "made_up_file.h"
+#include "prefill_html_plot.h"
 
 /* The report as it is written, checked for what all must be; to be freed. */
 static char *page_of(const struct prefill_report *report)
@@ -269,6 +271,46 @@ static void test_the_reader_sees_faults(void **state)
 	assert_null(html_fault("<!DOCTYPE html>\n<a b=\"c\">&lt;<d /></a>\n"));
 }
 
+/* The scale reaches what is drawn, at a number that stands beside it. */
+static void test_a_scale_ends_at_a_step(void **state)
+{
+	(void)state;
+	assert_true(fabs(plot_end(1, 1.78, 5) - 1.8) < 1e-12);
+	assert_true(fabs(plot_end(1, 1.8, 5) - 1.8) < 1e-12);
+	assert_true(fabs(plot_end(1, 2, 5) - 2) < 1e-12);
+	assert_true(fabs(plot_end(0, 0.97, 5) - 1) < 1e-12);
+	for (double most = 1.1; most < 30; most *= 1.013) {
+		const double end = plot_end(1, most, 5);
+		const double steps = (end - 1) / plot_step(end - 1, 5);
+
+		assert_true(end >= most - 1e-9);
+		assert_true(fabs(steps - round(steps)) < 1e-9);
+	}
+}
+
+/* A policy that had no reason to move yet looks like before, and says so. */
+static void test_nothing_moved_yet(void **state)
+{
+	static const char said[] = "as before: nothing had moved by this step";
+	const size_t n = (size_t)MADE_UP_STEPS * MADE_UP_LAYERS * 8;
+	struct prefill_rank_cell *const cells = made_up.runs[1].rank_cells;
+	struct prefill_rank_cell *const kept = malloc(n * sizeof(*kept));
+	char *text = page_of(&made_up.report);
+
+	(void)state;
+	assert_non_null(kept);
+	assert_null(strstr(text, said));
+	free(text);
+	memcpy(kept, cells, n * sizeof(*kept));
+	for (size_t i = 0; i < n; i++)
+		cells[i].tokens = cells[i].tokens_fixed;
+	text = page_of(&made_up.report);
+	memcpy(cells, kept, n * sizeof(*kept));
+	assert_int_equal(html_count(text, said), 1);
+	free(text);
+	free(kept);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -283,6 +325,8 @@ int main(void)
 		cmocka_unit_test(test_any_number_of_ranks),
 		cmocka_unit_test(test_what_cannot_be_written),
 		cmocka_unit_test(test_the_reader_sees_faults),
+		cmocka_unit_test(test_a_scale_ends_at_a_step),
+		cmocka_unit_test(test_nothing_moved_yet),
 	};
 
 	return cmocka_run_group_tests(tests, made_up_set_up, made_up_tear_down);

@@ -132,6 +132,38 @@ static void draw_head(const struct heat *heat)
 	html_put(h, "\n");
 }
 
+/* Had it moved nothing by this step? */
+static bool is_as_before(const struct page *page, const struct prefill_run *run)
+{
+	for (int32_t l = 0; l < page->shape->n_layers; l++)
+		for (int32_t r = 0; r < page->shape->n_ranks; r++) {
+			const struct prefill_rank_cell *const cell =
+				prefill_rank_cell_at(page->shape, run,
+			                             page->step, l, r);
+
+			if (cell->tokens != cell->tokens_fixed)
+				return false;
+		}
+	return true;
+}
+
+static void caption(struct page *page, int32_t run, bool before)
+{
+	const struct prefill_run *const r = &page->report->runs[run];
+
+	html_put(&page->html, "<figure class=\"panel\"><figcaption>");
+	if (before) {
+		html_put(&page->html, "before");
+	} else {
+		page_run_name(page, run);
+		if (is_as_before(page, r))
+			html_put(&page->html,
+			         " <span class=\"soft\">as before: nothing "
+			         "had moved by this step</span>");
+	}
+	html_put(&page->html, "</figcaption>\n");
+}
+
 static void draw(struct page *page, int32_t run, bool before)
 {
 	struct html *const h = &page->html;
@@ -143,12 +175,7 @@ static void draw(struct page *page, int32_t run, bool before)
 	size_up(&heat, page->shape);
 	snprintf(title, sizeof(title), "Load of ranks by layer, %s",
 	         before ? "before balancing" : r->name);
-	html_put(h, "<figure class=\"panel\"><figcaption>");
-	if (before)
-		html_put(h, "before");
-	else
-		page_run_name(page, run);
-	html_put(h, "</figcaption>\n");
+	caption(page, run, before);
 	if (scrolls) {
 		html_put(h, "<div class=\"scroll\" role=\"region\" "
 		            "tabindex=\"0\" aria-label=\"");

@@ -208,7 +208,9 @@ static void draw(const struct lanes *l, int32_t run)
 	html_put(h, "<figure><figcaption>");
 	page_run_name(l->page, run);
 	html_put(h,
-	         " <span class=\"soft\">%s</span></figcaption>\n"
+	         " <span class=\"soft\">%s</span>"
+	         "<span class=\"soft small narrow\">scrolls sideways</span>"
+	         "</figcaption>\n"
 	         "<div class=\"scroll\" role=\"region\" tabindex=\"0\" "
 	         "style=\"--w:%dpx\" aria-label=\"",
 	         word_time((double)(all.end_ns - all.begin_ns)).text, WIDTH);

@@ -4,7 +4,7 @@
 
 #include "prefill_html_plot.h"
 
-enum { LABEL_HEIGHT = 15, MARK_ROOM = 13 };
+enum { LABEL_HEIGHT = 15, MARK_ROOM = 13, STEPS = 5 };
 
 static void draw_line(const struct plot *p, const struct plot_lines *what,
                       const struct plot_line *line)
@@ -108,7 +108,7 @@ static void draw(struct plot *p, const struct plot_lines *what, bool wide)
 
 	plot_open(p, wide ? "wide" : "narrow", what->title, what->description);
 	plot_text(h, "", 2, 14, what->unit);
-	plot_rows(p, 5);
+	plot_rows(p, STEPS);
 	plot_layers(p, what->n_layers);
 	for (int i = 0; i < what->n_lines; i++) {
 		html_put(h, "<g class=\"%s\">", what->lines[i].class);
@@ -154,7 +154,7 @@ void plot_lines(struct html *h, const struct plot_lines *what)
 		.bottom = 286,
 		.x1 = what->n_layers - 1,
 		.y0 = what->least,
-		.y1 = what->most,
+		.y1 = plot_end(what->least, what->most, STEPS),
 	};
 
 	draw(&p, what, true);

@@ -52,7 +52,17 @@ double plot_step(double range, int n)
 	const double power = pow(10, floor(log10(rough)));
 	const double digit = rough / power;
 
-	return power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
+	/* A whole number of steps takes as many, whatever rounding says. */
+	const double least = digit * (1 - 1e-9);
+
+	return power * (least <= 1 ? 1 : least <= 2 ? 2 : least <= 5 ? 5 : 10);
+}
+
+double plot_end(double from, double to, int n)
+{
+	const double step = plot_step(to - from, n);
+
+	return from + step * ceil((to - from) / step * (1 - 1e-9));
 }
 
 void plot_text(struct html *h, const char *class, double x, double y,

@@ -24,6 +24,8 @@ double plot_y(const struct plot *p, double value);
 
 /* 1, 2 or 5 times a power of ten: about n of them make the range. */
 double plot_step(double range, int n);
+/* Where the last of such steps ends that reaches a value. */
+double plot_end(double from, double to, int n);
 
 /* The i-th multiple of a step in a range; false behind its end. */
 bool plot_tick(double from, double to, double step, int i, double *value);

@@ -11,13 +11,13 @@
 static const char *const colours[] = {
 	":root{color-scheme:light;--bg:#fff;--card:#f5f6f8;--ink:#1b2430;"
 	"--soft:#55606e;--rule:#d9dee5;--grid:#e3e7ec;--accent:#0b6390;"
-	"--good:#0a6b47;--bad:#b3261e;--edge:#1b243066;"
+	"--good:#0a6b47;--bad:#b3261e;--edge:#1b243066;--shade:#1b243088;"
 	"--p0:#858b96;--p1:#b07f16;--p2:#5b83dc;--p3:#6a25de;--p4:#0b6034;"
 	"--p5:#5a0f4a}",
 	"@media screen and (prefers-color-scheme:dark){:root{"
 	"color-scheme:dark;--bg:#12161c;--card:#1b212a;--ink:#e7ebf1;"
 	"--soft:#a5afbd;--rule:#333d4a;--grid:#28303b;--accent:#6dbbe8;"
-	"--good:#5fd0a2;--bad:#ff8f85;--edge:#12161c;"
+	"--good:#5fd0a2;--bad:#ff8f85;--edge:#12161c;--shade:#a5afbdaa;"
 	"--p0:#7c879a;--p1:#f2b632;--p2:#6f93fb;--p3:#dcd8f3;--p4:#76f0a8;"
 	"--p5:#ef3a57}}",
 	".p0{--c:var(--p0)}.p1{--c:var(--p1)}.p2{--c:var(--p2)}",
@@ -31,17 +31,18 @@ static const char *const colours[] = {
 	"g[class^=s]>text{fill:var(--t,#10151b)}",
 	"rect[class^=s],g[class^=s]>rect{fill:var(--f);stroke:var(--edge);"
 	"stroke-width:.6}",
-	/* Shades, light to dark, and dark to light where the page is dark. */
-	".q0{--f:#fbf5e6;--t:#10151b}.q1{--f:#f8e7c2;--t:#10151b}",
-	".q2{--f:#f4d79b;--t:#10151b}.q3{--f:#efc274;--t:#10151b}",
-	".q4{--f:#e8aa52;--t:#10151b}.q5{--f:#d98a38;--t:#10151b}",
-	".q6{--f:#b25a24;--t:#fff}.q7{--f:#8c3a1f;--t:#fff}",
-	".q8{--f:#5f1d18;--t:#fff}",
+	/* Shades: who has as much as all, q4, is as plain as the page; who has
+         * less is blue, who has more is orange. */
+	".q0{--f:#2b6ca8;--t:#fff}.q1{--f:#7fb0d8;--t:#10151b}",
+	".q2{--f:#b4d2ea;--t:#10151b}.q3{--f:#dbe9f4;--t:#10151b}",
+	".q4{--f:#f6f5f1;--t:#10151b}.q5{--f:#f7dcae;--t:#10151b}",
+	".q6{--f:#eeb062;--t:#10151b}.q7{--f:#b25a24;--t:#fff}",
+	".q8{--f:#6b2318;--t:#fff}",
 	"@media screen and (prefers-color-scheme:dark){"
-	".q0{--f:#1f1b1a;--t:#e7ebf1}.q1{--f:#2e2420;--t:#e7ebf1}"
-	".q2{--f:#432f20;--t:#e7ebf1}.q3{--f:#5c3f22;--t:#e7ebf1}"
-	".q4{--f:#7a5324;--t:#fff}.q5{--f:#b27a33;--t:#10151b}"
-	".q6{--f:#d79d4c;--t:#10151b}.q7{--f:#f2bf74;--t:#10151b}"
+	".q0{--f:#8fc4f2;--t:#10151b}.q1{--f:#4f8cbf;--t:#10151b}"
+	".q2{--f:#2c5273;--t:#e7ebf1}.q3{--f:#203344;--t:#e7ebf1}"
+	".q4{--f:#20252c;--t:#e7ebf1}.q5{--f:#4d3720;--t:#e7ebf1}"
+	".q6{--f:#8a5a24;--t:#fff}.q7{--f:#dc9f4c;--t:#10151b}"
 	".q8{--f:#ffe3b0;--t:#10151b}}",
 	"g[class^=q]>rect{fill:var(--f);stroke:var(--rule);stroke-width:.5}",
 	"g[class^=q]>text{fill:var(--t);font-size:10.5px}",
@@ -124,7 +125,13 @@ static const char *const part_rules[] = {
 	"@media (min-width:700px){.bars .row{grid-template-columns:10.5rem 1fr "
 	"8rem;gap:0 14px;margin:0 0 10px}.bars .row .bar{grid-column:2;"
 	"grid-row:1}}",
-	".scroll{overflow-x:auto;max-width:100%}",
+	/* A shadow at the side where there is more to see. */
+	".scroll{overflow-x:auto;max-width:100%;background:"
+	"linear-gradient(90deg,var(--bg) 40%,transparent) 0 0/44px 100% "
+	"no-repeat local,linear-gradient(270deg,var(--bg) 40%,transparent) "
+	"100% 0/44px 100% no-repeat local,linear-gradient(90deg,var(--shade),"
+	"transparent) 0 0/16px 100% no-repeat,linear-gradient(270deg,"
+	"var(--shade),transparent) 100% 0/16px 100% no-repeat}",
 	".scroll>svg{min-width:var(--w,0)}",
 	"table{border-collapse:collapse;font-size:.875rem;margin:.4em 0 .6em}",
 	"caption{text-align:left;color:var(--soft);padding:0 0 6px}",
@@ -172,7 +179,7 @@ static const char *const picture_rules[] = {
 	"@media (prefers-reduced-motion:reduce){html{scroll-behavior:auto}}",
 	"@media print{body{max-width:none;font-size:11pt}nav{display:none}"
 	".card,figure,.row,tr,.facts>div{break-inside:avoid}"
-	"h2,h3,h4{break-after:avoid}.scroll{overflow:visible}"
+	"h2,h3,h4{break-after:avoid}.scroll{overflow:visible;background:none}"
 	".scroll>svg{min-width:0}*{print-color-adjust:exact;"
 	"-webkit-print-color-adjust:exact}"
 	"details:not([open]){display:none}}",
