@@ -279,7 +279,8 @@ static void test_a_scale_ends_at_a_step(void **state)
 	assert_true(fabs(plot_end(1, 1.8, 5) - 1.8) < 1e-12);
 	assert_true(fabs(plot_end(1, 2, 5) - 2) < 1e-12);
 	assert_true(fabs(plot_end(0, 0.97, 5) - 1) < 1e-12);
-	for (double most = 1.1; most < 30; most *= 1.013) {
+	for (int i = 0; i < 250; i++) {
+		const double most = 1.1 * pow(1.013, i);
 		const double end = plot_end(1, most, 5);
 		const double steps = (end - 1) / plot_step(end - 1, 5);
 

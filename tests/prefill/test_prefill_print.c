@@ -137,6 +137,7 @@ static void test_totals(void **state)
 	assert_contains(text, row);
 	assert_contains(text, "\n  texts/ja.txt             ferry");
 	assert_contains(text, " equal\n# 0 wrong\n");
+	assert_null(strstr(text, "\n\n"));
 	free(text);
 }
 

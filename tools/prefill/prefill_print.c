@@ -285,11 +285,12 @@ void prefill_print_totals(const struct prefill_report *r)
 	print_by_text(r);
 	puts("#\n"
 	     "# ratio: fullest rank over mean, of all layers and counted "
-	     "steps; "
-	     "moves, and experts\n"
-	     "# that ranks fetched, of a layer in a step; improved: of the "
-	     "layers that moved some;\n"
-	     "# +-: standard error of vs off, over steps\n");
+	     "steps; moves: swaps and copies\n"
+	     "# of plans; fetched: experts that ranks got of others, for "
+	     "placements by history, too;\n"
+	     "# both of a layer in a step; improved: of the layers that moved "
+	     "some; +-: standard error\n"
+	     "# of vs off, over steps");
 	print_turns(r);
 	puts("#\n"
 	     "#                  ratio before  ratio after  top-k              "
