@@ -400,7 +400,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(close_returns_while_kernels_wait),
 	};
 
-	run_args.few_ranks = true;
 	lab_read(argc, argv);
 	if (run_args.kind == RANKS_PROCESSES)
 		return cmocka_run_group_tests(processes, NULL, NULL);

@@ -198,7 +198,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_graph_keeps_its_placement),
 	};
 
-	run_args.few_ranks = true;
 	lab_read(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

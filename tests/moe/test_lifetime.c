@@ -372,7 +372,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(descriptors_close_at_exec),
 	};
 
-	run_args.few_ranks = true;
 	run_args_read(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -243,7 +243,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_again),
 	};
 
-	run_args.few_ranks = true;
 	run_args_read(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

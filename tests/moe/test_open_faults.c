@@ -131,7 +131,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_rank_missing_at_open_is_named),
 	};
 
-	run_args.few_ranks = true;
 	run_args_read(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
