@@ -94,14 +94,21 @@ struct ferry_balancer_config {
 	bool thorough;     /* FERRY: as in struct ferry_plan_in */
 	bool spare_copies; /* the same; with split EXACT only */
 	/* FREEBALANCE, FERRY: plan from predictions that are corrected by what
-	 * those of past steps got wrong, expert by expert. */
+	 * those of past steps got wrong that looked alike, expert by expert. */
 	bool calibrate;
+	/*
+	 * FREEBALANCE, FERRY: a plan is carried out where it promises to lower
+	 * max/mean by this many millionths of what plans of the layer were
+	 * wrong by, or more: the root of the mean square of true - promised
+	 * gain. 0..1000000000; 0: whatever it promises.
+	 */
+	int64_t margin_ppm;
 };
 #define FERRY_BALANCER_CONFIG_INIT                                             \
 	{                                                                      \
 		sizeof(struct ferry_balancer_config), NULL, FERRY_BALANCE_OFF, \
 			FERRY_RULE_PORTFOLIO, 0, 0, 0, 0, 0, NULL, NULL, NULL, \
-			0, 0, 0, 0, 0, false, false, false                     \
+			0, 0, 0, 0, 0, false, false, false, 0                  \
 	}
 
 /**
@@ -201,12 +208,13 @@ struct ferry_balancer_report {
 	uint64_t wait_ns;
 	uint64_t bytes_in; /* of this rank */
 	uint64_t bytes_out;
-	uint64_t meet_ns; /* as in ferry_experts_report */
+	uint64_t meet_ns;  /* as in ferry_experts_report */
+	bool below_margin; /* nothing moved: the plan promised too little */
 };
 #define FERRY_BALANCER_REPORT_INIT                                             \
 	{                                                                      \
 		sizeof(struct ferry_balancer_report), false, false, false,     \
-			false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0           \
+			false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false    \
 	}
 
 /**
@@ -274,11 +282,12 @@ struct ferry_balancer_stats {
 	                          * placement at open, */
 	uint64_t true_ppm;       /* and with the one that was committed */
 	uint64_t wrong_planned_tokens; /* wrong_tokens of loads planned from */
+	uint64_t n_below_margin; /* of n_predictions: promised too little */
 };
 #define FERRY_BALANCER_STATS_INIT                                              \
 	{                                                                      \
 		sizeof(struct ferry_balancer_stats), 0, 0, 0, 0, 0, 0, 0, 0,   \
-			0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0               \
+			0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0            \
 	}
 
 /** Reads the counters. Any thread. Errors: INVAL. */

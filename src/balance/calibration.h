@@ -1,29 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What an early router gets wrong again and again: it foresees too much for
- * some experts of a layer and too little for others. Here are the sums of past
- * steps that show it, and predictions corrected by them. Integers only, so that
- * ranks with equal sums plan from equal loads.
+ * some experts of a layer and too little for others, and which ones hangs on
+ * the text. Here are the last steps, as they were foreseen and as they came,
+ * and predictions corrected by those of them that looked most alike. Integers
+ * only, so that ranks with equal steps plan from equal loads.
  *
- * With T and P the true and predicted loads of an expert in past steps, a step
- * back counting 1 - 1/CALIBRATION_STEPS times the one after it, a predicted
- * load p becomes p (T + a t) / (P + a), all of them scaled to their old total.
- * The prior a is the mean of p over the experts, and t is sum T / sum P: an
- * expert that was not seen yet keeps its share.
+ * With P and T the predicted and true shares of an expert, averaged over the
+ * steps of the past, a predicted load p becomes p (T + a) / (P + a), all of
+ * them scaled to their old total. The prior a is a sixteenth of an even share:
+ * an expert that was not seen yet keeps its share. In the averages a step
+ * counts ((d0 + dmin) / (d0 + d))^4, where d is the sum over experts of how far
+ * its predicted shares are from those at hand, dmin the least d of all steps,
+ * and d0 is 1/64.
  */
 #ifndef FERRY_CALIBRATION_H
 #define FERRY_CALIBRATION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-enum { CALIBRATION_STEPS = 64 };
+enum { CALIBRATION_STEPS = 32 };
 
-/* Of one layer; the arrays are the owner's, and 0 before the first step. */
+/* Of one layer. */
 struct ferry_calibration {
-	int32_t n_experts;  /* 1.. */
-	int64_t *predicted; /* [n_experts] P and T, in 1/256 tokens */
-	int64_t *truth;
+	int32_t n_experts;
+	int32_t n_steps;    /* known, up to CALIBRATION_STEPS */
+	int32_t next;       /* the step that the next one takes the place of */
+	int32_t *predicted; /* [CALIBRATION_STEPS][n_experts] shares */
+	int32_t *truth;     /* the same */
+	int32_t *now;       /* [n_experts] shares to correct */
+	int64_t *sums;      /* [2 * n_experts] scratch */
 };
+
+/* For n_experts >= 1, without a past. false: no memory. */
+bool ferry_calibration_init(struct ferry_calibration *calibration,
+                            int32_t n_experts);
+/* Also of one that is all 0. */
+void ferry_calibration_destroy(struct ferry_calibration *calibration);
 
 /*
  * Adds a step. Loads are 0..; more than FERRY_MAX_LOAD counts as that. A step
@@ -37,7 +51,7 @@ void ferry_calibration_add(struct ferry_calibration *calibration,
  * array. The total stays. As they are stay loads of FERRY_MAX_LOAD together
  * and more that no plan would take.
  */
-void ferry_calibration_apply(const struct ferry_calibration *calibration,
+void ferry_calibration_apply(struct ferry_calibration *calibration,
                              const int64_t *predicted, int64_t *loads);
 
 #endif

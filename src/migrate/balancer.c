@@ -55,6 +55,7 @@ static enum ferry_status compare(struct ferry_balancer *b,
 		{"thorough", c->thorough},
 		{"spare_copies", c->spare_copies},
 		{"calibrate", c->calibrate},
+		{"margin_ppm", c->margin_ppm},
 	};
 
 	return ferry_agree_numbers(b->world, "balancer_open", mine, own,
@@ -100,6 +101,8 @@ static enum ferry_status check_numbers(struct ferry_balancer *b)
 		return refuse(b, "gamma_milli", c->gamma_milli, "-1..");
 	if (c->threshold_ppm < 0)
 		return refuse(b, "threshold_ppm", c->threshold_ppm, "0..");
+	if (c->margin_ppm < 0 || c->margin_ppm > MARGIN_MOST_PPM)
+		return refuse(b, "margin_ppm", c->margin_ppm, "0..1000000000");
 	if (c->recheck_steps < 0)
 		return refuse(b, "recheck_steps", c->recheck_steps, "0..");
 	if (c->eplb_every < 0)
@@ -184,22 +187,7 @@ static enum ferry_status take_cost(struct ferry_balancer *b)
 	return FERRY_OK;
 }
 
-/* The content of a placement, also when that is gone. */
-static struct ferry_placement *copy_of(const struct ferry_placement *placement)
-{
-	const size_t bytes = ferry_placement_pack(placement, NULL, 0);
-	struct ferry_placement *copy = NULL;
-	void *packed = malloc(bytes);
-
-	if (packed &&
-	    (ferry_placement_pack(placement, packed, bytes) != bytes ||
-	     ferry_placement_unpack(packed, bytes, &copy) != FERRY_OK))
-		copy = NULL;
-	free(packed);
-	return copy;
-}
-
-static bool make_layer(struct balancer_layer *l,
+static bool make_layer(const struct ferry_balancer *b, struct balancer_layer *l,
                        const struct ferry_placement *p)
 {
 	const size_t n_slots = (size_t)p->map.n_slots;
@@ -208,18 +196,18 @@ static bool make_layer(struct balancer_layer *l,
 	l->n_experts = p->n_experts;
 	l->n_slots = p->map.n_slots;
 	l->split = p->split;
-	l->first = copy_of(p);
+	l->first = ferry_balancer_copy(p);
 	l->base = calloc(n_slots, 3 * sizeof(*l->base));
-	l->foreseen = calloc(n_experts, 4 * sizeof(*l->foreseen));
+	l->foreseen = calloc(n_experts, 2 * sizeof(*l->foreseen));
 	l->seen = calloc(n_experts, sizeof(*l->seen));
 	if (!l->first || !l->base || !l->foreseen || !l->seen)
+		return false;
+	if (balancer_calibrates(b) &&
+	    !ferry_calibration_init(&l->calibration, p->n_experts))
 		return false;
 	l->next = l->base + n_slots;
 	l->goal = l->next + n_slots;
 	l->loads = l->foreseen + n_experts;
-	l->calibration.n_experts = p->n_experts;
-	l->calibration.predicted = l->loads + n_experts;
-	l->calibration.truth = l->calibration.predicted + n_experts;
 	memcpy(l->base, p->slot_expert, n_slots * sizeof(*l->base));
 	return true;
 }
@@ -254,7 +242,7 @@ static enum ferry_status make_parts(struct ferry_balancer *b)
 	for (int32_t i = 0; b->layers && i < h.n_layers; i++) {
 		struct balancer_layer *l = &b->layers[i];
 
-		if (!make_layer(l, ferry_experts_placement(b->experts, i)))
+		if (!make_layer(b, l, ferry_experts_placement(b->experts, i)))
 			return no_memory(b);
 		ferry_balancer_want(b, l);
 		n_slots = l->n_slots > n_slots ? l->n_slots : n_slots;
@@ -352,8 +340,10 @@ static void free_layers(struct ferry_balancer *b)
 		struct balancer_layer *l = &b->layers[i];
 
 		ferry_placement_destroy(l->first);
+		ferry_calibration_destroy(&l->calibration);
+		ferry_balancer_forget(l);
 		free(l->base);     /* and next, and goal */
-		free(l->foreseen); /* and loads, and calibration */
+		free(l->foreseen); /* and loads */
 		free(l->seen);
 	}
 	free(b->layers);

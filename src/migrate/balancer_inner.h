@@ -14,6 +14,7 @@
 #include <ferry/eplb.h>
 
 #include "../balance/calibration.h"
+#include "../balance/margin.h"
 #include "../fabric/world.h"
 #include "experts_inner.h"
 
@@ -44,6 +45,11 @@ struct balancer_layer {
 	int64_t *foreseen; /* predicted loads */
 	int64_t *loads;    /* what is planned from */
 	struct ferry_calibration calibration;
+	/* The last plan, with a margin only; NULL: none since the truth came. */
+	struct ferry_placement *from, *to;
+	int64_t promised_ppm; /* by how much max/mean falls from one to the
+	                       * other, as foreseen */
+	struct ferry_margin margin;
 	int32_t *seen;                 /* [n_experts] own true counts */
 	struct ferry_placement *first; /* a copy of that at open */
 	struct ferry_balancer_report report;
@@ -140,6 +146,25 @@ enum ferry_status ferry_balancer_level(const struct ferry_balancer *b,
 /* Max/mean in millionths; 1000000 where there is nothing. */
 int64_t ferry_balancer_ppm(const struct ferry_balancer *b, int64_t level,
                            const int64_t *loads, int32_t n_experts);
+
+/* The content of a placement, also when that is gone; NULL: no memory. */
+struct ferry_placement *
+ferry_balancer_copy(const struct ferry_placement *placement);
+
+/*
+ * With a margin: keeps a plan that goes from where the layer is to another
+ * placement, with the gain of the layer's report; is it to be carried out?
+ * Errors: NOMEM.
+ */
+enum ferry_status ferry_balancer_promise(struct ferry_balancer *b,
+                                         int32_t layer,
+                                         const struct ferry_placement *to,
+                                         bool *taken);
+
+/* Judges the plan that was kept, if any, by what came. Errors: NOMEM. */
+enum ferry_status ferry_balancer_redeem(struct ferry_balancer *b, int32_t layer,
+                                        const int64_t *truth);
+void ferry_balancer_forget(struct balancer_layer *layer);
 
 /* Where a layer goes. */
 struct balancer_target {

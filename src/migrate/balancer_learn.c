@@ -91,10 +91,12 @@ enum ferry_status ferry_balancer_learn(struct ferry_balancer *b, int32_t layer)
 
 	if (l->has_loads && n_seen == b->n_ranks) {
 		FERRY_TRY(judge(b, layer, truth));
+		FERRY_TRY(ferry_balancer_redeem(b, layer, truth));
 		if (balancer_calibrates(b))
 			ferry_calibration_add(&l->calibration, l->foreseen,
 			                      truth);
 	}
+	ferry_balancer_forget(l);
 	if (balancer_has_history(b) && n_seen > 0)
 		FERRY_TRY(remember(b, layer, truth));
 	l->has_loads = true;

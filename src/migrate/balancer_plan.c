@@ -220,6 +220,31 @@ static enum ferry_status best_way(struct ferry_balancer *b, int32_t layer,
 	return status;
 }
 
+/* Reports a way that gains, if it gains enough. */
+static enum ferry_status weigh_way(struct ferry_balancer *b, int32_t layer,
+                                   const struct ferry_placement *now,
+                                   const struct way *way, bool *taken)
+{
+	struct balancer_layer *l = &b->layers[layer];
+	struct ferry_balancer_report *report = &l->report;
+	const int64_t before_ppm = report->before_ppm;
+
+	report->bound_ppm =
+		ferry_balancer_ppm(b, way->bound, l->loads, l->n_experts);
+	report->after_ppm =
+		ferry_balancer_ppm(b, way->level, l->loads, l->n_experts);
+	if (ferry_placement_hash(way->target) != ferry_placement_hash(now))
+		FERRY_TRY(ferry_balancer_promise(b, layer, way->target, taken));
+	if (*taken) {
+		report->n_swaps = way->n_swaps;
+		report->n_copies = way->n_copies;
+		return FERRY_OK;
+	}
+	report->after_ppm = before_ppm;
+	report->below_margin = true;
+	return FERRY_OK;
+}
+
 enum ferry_status ferry_balancer_plan(struct ferry_balancer *b, int32_t layer,
                                       int64_t window_ns,
                                       struct balancer_target *target)
@@ -240,14 +265,11 @@ enum ferry_status ferry_balancer_plan(struct ferry_balancer *b, int32_t layer,
 	if (l->quiet)
 		return FERRY_OK;
 	enum ferry_status status = best_way(b, layer, now, window_ns, &way);
+	bool taken = status == FERRY_OK && way.level <= level;
 
-	if (status == FERRY_OK && way.level <= level) {
-		report->n_swaps = way.n_swaps;
-		report->n_copies = way.n_copies;
-		report->after_ppm = ferry_balancer_ppm(b, way.level, l->loads,
-		                                       l->n_experts);
-		report->bound_ppm = ferry_balancer_ppm(b, way.bound, l->loads,
-		                                       l->n_experts);
+	if (taken)
+		status = weigh_way(b, layer, now, &way, &taken);
+	if (status == FERRY_OK && taken) {
 		target->placement = way.target;
 		target->sources = way.sources;
 		return FERRY_OK;

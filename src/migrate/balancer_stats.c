@@ -14,6 +14,8 @@ static const struct ferry_prom_metric metrics[] = {
          FIELD(n_predictions), "Of them with a prediction."},
 	{"ferry_balancer_left_alone_total", "counter", NULL, FERRY_PROM_COUNT,
          FIELD(n_left_alone), "Predictions below the threshold."},
+	{"ferry_balancer_below_margin_total", "counter", NULL, FERRY_PROM_COUNT,
+         FIELD(n_below_margin), "Predictions whose plan promised too little."},
 	{"ferry_balancer_moved_total", "counter", NULL, FERRY_PROM_COUNT,
          FIELD(n_moved), "Steps that moved experts of any rank."},
 	{"ferry_balancer_by_history_total", "counter", NULL, FERRY_PROM_COUNT,

@@ -262,6 +262,7 @@ static void count_prediction(struct ferry_balancer *b,
 	pthread_mutex_lock(&b->lock);
 	s->n_predictions++;
 	s->n_left_alone += report->left_alone;
+	s->n_below_margin += report->below_margin;
 	s->before_ppm += (uint64_t)report->before_ppm;
 	s->after_ppm += (uint64_t)report->after_ppm;
 	s->plan_ns += report->plan_ns;

@@ -363,6 +363,7 @@ void bal_config(struct bal *bal, struct ferry_balancer_config *config)
 	c.eplb_every = task->eplb_every;
 	c.spare_copies = task->spare_copies;
 	c.calibrate = task->calibrate;
+	c.margin_ppm = task->margin_ppm;
 	*config = c;
 }
 

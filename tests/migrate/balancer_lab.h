@@ -35,6 +35,7 @@ struct bal_task {
 	int32_t n_steps;
 	int64_t window_ns; /* of every rank; 0: no limit; -1: 0 */
 	int64_t threshold_ppm;
+	int64_t margin_ppm;
 	bool measured; /* cost by the balancer; else 1 us and 1 ns a byte */
 	bool spare_copies;
 	bool biased; /* most of what even experts get is foreseen for odd ones */

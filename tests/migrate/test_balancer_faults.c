@@ -63,6 +63,14 @@ static void refuse_configs(struct rank *rank)
 		RANKS_TEXT(ferry_last_error(), refusals[i].text);
 	}
 	bal_config(m, &config);
+	config.margin_ppm = -1;
+	RANKS_STATUS(try_open(m, &config), FERRY_INVAL);
+	RANKS_TEXT(ferry_last_error(),
+	           "margin_ppm is -1, allowed are 0..1000000000");
+	config.margin_ppm = 1000000001;
+	RANKS_STATUS(try_open(m, &config), FERRY_INVAL);
+	RANKS_TEXT(ferry_last_error(), "margin_ppm is 1000000001");
+	bal_config(m, &config);
 	config.experts = NULL;
 	RANKS_STATUS(try_open(m, &config), FERRY_INVAL);
 	RANKS_TEXT(ferry_last_error(), "experts is NULL");
@@ -100,6 +108,11 @@ static void differ(struct rank *rank)
 	config.calibrate = rank->rank == 2;
 	RANKS_STATUS(try_open(m, &config), FERRY_MISMATCH);
 	RANKS_TEXT(ferry_last_error(), "calibrate is 1 on rank 2, 0 on rank 0");
+	bal_config(m, &config);
+	config.margin_ppm = 7 * rank->rank;
+	RANKS_STATUS(try_open(m, &config), FERRY_MISMATCH);
+	RANKS_TEXT(ferry_last_error(),
+	           "margin_ppm is 7 on rank 1, 0 on rank 0");
 	bal_config(m, &config);
 	m->beta[3] += (int64_t)rank->rank;
 	RANKS_STATUS(try_open(m, &config), FERRY_MISMATCH);
