@@ -71,17 +71,13 @@ struct ferry_balancer_config {
 	int32_t max_swaps;   /* 0: FERRY_PLAN_MOVES; -1: none */
 	/* FERRY: into each rank's empty slots; 0: all of them; -1: none. */
 	int32_t max_copies;
-	/*
-	 * A layer whose predicted max/mean is below this many millionths is
+	/* A layer whose predicted max/mean is below this many millionths is
 	 * left as it is; 0: never. Then it need not be predicted for
-	 * recheck_steps commits: ferry_balancer_wants.
-	 */
+	 * recheck_steps commits: ferry_balancer_wants. */
 	int64_t threshold_ppm;
 	int32_t recheck_steps; /* 1..; 0: 8 */
-	/*
-	 * n_ranks, alpha_ns, ps_per_byte, and half_duplex count; an expert's
-	 * bytes are those of its tensors. NULL: measured at open.
-	 */
+	/* n_ranks, alpha_ns, ps_per_byte, and half_duplex count; an expert's
+	 * bytes are those of its tensors. NULL: measured at open. */
 	const struct ferry_cost *cost;
 	/* How long attention lasts, for ferry_balancer_in; NULL: unknown. */
 	const struct ferry_windows *windows;
@@ -96,12 +92,8 @@ struct ferry_balancer_config {
 	/* FREEBALANCE, FERRY: plan from predictions that are corrected by what
 	 * those of past steps got wrong that looked alike, expert by expert. */
 	bool calibrate;
-	/*
-	 * FREEBALANCE, FERRY: a plan is carried out where it promises to lower
-	 * max/mean by this many millionths of what plans of the layer were
-	 * wrong by, or more: the root of the mean square of true - promised
-	 * gain. 0..1000000000; 0: whatever it promises.
-	 */
+	/* The same: what a plan has to gain, in millionths of what plans of the
+	 * layer were wrong by (RMS), 0..1000000000; 0: whatever it promises. */
 	int64_t margin_ppm;
 };
 #define FERRY_BALANCER_CONFIG_INIT                                             \
@@ -202,8 +194,7 @@ struct ferry_balancer_report {
 	int64_t bound_ppm;   /* the plan's bound; 0: nothing was planned */
 	int64_t window_ns;   /* the least of all ranks */
 	uint64_t plan_ns;    /* time for planning */
-	uint64_t push_ns;    /* in predict: hidden behind attention, where
-	                       * another thread called it */
+	uint64_t push_ns;    /* in predict: hidden if it ran beside attention */
 	uint64_t exposed_ns; /* as in ferry_experts_report */
 	uint64_t wait_ns;
 	uint64_t bytes_in; /* of this rank */

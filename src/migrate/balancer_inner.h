@@ -45,10 +45,10 @@ struct balancer_layer {
 	int64_t *foreseen; /* predicted loads */
 	int64_t *loads;    /* what is planned from */
 	struct ferry_calibration calibration;
-	/* The last plan, with a margin only; NULL: none since the truth came. */
+	/* The last plan, with a margin only; NULL: truth has come. */
 	struct ferry_placement *from, *to;
-	int64_t promised_ppm; /* by how much max/mean falls from one to the
-	                       * other, as foreseen */
+	/* By how much max/mean falls on that way, as foreseen. */
+	int64_t promised_ppm;
 	struct ferry_margin margin;
 	int32_t *seen;                 /* [n_experts] own true counts */
 	struct ferry_placement *first; /* a copy of that at open */

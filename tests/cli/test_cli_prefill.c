@@ -171,7 +171,7 @@ static void test_a_deliberately_bad_start(void **state)
 	cJSON *const even = prefill_json("--balance off --check --threads");
 	cJSON *const hot =
 		prefill_json("--balance off --start hot --check --threads "
-	                     "--calibrate off");
+	                     "--calibrate off --margin 1.25");
 
 	(void)state;
 	assert_true(program_number(hot, "ratio_before") >
@@ -179,6 +179,8 @@ static void test_a_deliberately_bad_start(void **state)
 	assert_true(cJSON_IsTrue(at(hot, "bits_equal")));
 	assert_true(cJSON_IsTrue(at(at(even, "meta"), "calibrate")));
 	assert_true(cJSON_IsFalse(at(at(hot, "meta"), "calibrate")));
+	assert_true(program_number(at(even, "meta"), "margin") == 0.5);
+	assert_true(program_number(at(hot, "meta"), "margin") == 1.25);
 	cJSON_Delete(even);
 	cJSON_Delete(hot);
 }
@@ -296,6 +298,12 @@ static void test_bad_options(void **state)
 		"--model @ --text @/fox.txt --budget soon", 2,
 		"ferry prefill: --budget is 'soon', allowed is auto, none, or "
 		"microseconds 0..1073741824\n");
+	complains("--model @ --text @/fox.txt --margin 1000.1", 2,
+	          "ferry prefill: --margin is '1000.1', allowed is a number "
+	          "0..1000\n");
+	complains("--model @ --text @/fox.txt --margin -1", 2,
+	          "ferry prefill: --margin is '-1', allowed is a number "
+	          "0..1000\n");
 	/* As many copies as a plan may have. */
 	complains("--model @ --text @/fox.txt --replicas 257", 2,
 	          "ferry prefill: --replicas is 257, allowed is 0..256\n");

@@ -84,6 +84,7 @@ static void try_shape(const struct tiny_shape *tiny, int32_t n_runs)
 		lab.job.threshold_ppm = lab_draw(2) * 1300000;
 		lab.job.budget_ns = lab_draw(2) ? -1 : lab_draw(100000);
 		lab.job.calibrate = lab_draw(2);
+		lab.job.margin_ppm = lab_draw(3) * 500000;
 		lab_check(&lab, &how);
 	}
 	lab_close(&lab);

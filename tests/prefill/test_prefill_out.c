@@ -147,6 +147,7 @@ static void test_meta_of_json(void **state)
 	assert_string_equal(text_of(meta, "order"), "by-text");
 	assert_true(cJSON_IsNull(cJSON_GetObjectItem(meta, "swaps")));
 	assert_true(cJSON_IsFalse(cJSON_GetObjectItem(meta, "calibrate")));
+	assert_true(number(meta, "margin") == 0);
 	assert_int_equal(cJSON_GetArraySize(texts), MADE_UP_TEXTS);
 	/* Steps 0, 3 and 6. */
 	assert_true(number(cJSON_GetArrayItem(texts, 0), "sequences") ==

@@ -55,7 +55,7 @@ static void test_header(void **state)
 		"# ranks    8 processes on fabric shm, experts start "
 		"even\n"
 		"# budget   window measured, any swaps, replicas 1, "
-		"split exact, calibrate off\n"
+		"split exact, calibrate off, margin 0\n"
 		"# text     texts/c.txt: 576 tokens in 24 sequences, "
 		"384 of them counted\n"
 		"# text     texts/prose.txt: 384 tokens in 16 sequences\n");

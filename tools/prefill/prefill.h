@@ -37,6 +37,7 @@ struct prefill_job {
 	int32_t eplb_every;
 	int32_t gamma_milli;
 	bool calibrate;     /* as in ferry_balancer_config */
+	int64_t margin_ppm; /* the same */
 	int32_t timeout_ms; /* 0: the world's default */
 	enum prefill_start start;
 	/* HOT: [n_layers][n_experts] loads of the first step, where a run has

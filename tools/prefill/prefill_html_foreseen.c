@@ -109,8 +109,9 @@ void page_foreseen(struct page *page)
 	            "prediction costs evenness, never correctness.</p>\n");
 	if (page->report->job->calibrate)
 		html_put(h,
-		         "<p>What earlier steps got wrong, expert by expert, "
-		         "corrects the loads before experts are moved: ratios "
+		         "<p>What earlier steps that looked alike got wrong, "
+		         "expert by expert, corrects the loads before experts "
+		         "are moved: ratios "
 		         "foreseen are of those, dots of what the router "
 		         "foresaw.</p>\n");
 	quality(page);

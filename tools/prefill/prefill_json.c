@@ -293,6 +293,7 @@ static void add_question(cJSON *meta, const struct prefill_report *r)
 	json_add_ratio(meta, "gamma",
 	               job->gamma_milli > 0 ? job->gamma_milli / 1e3 : 0);
 	cJSON_AddBoolToObject(meta, "calibrate", job->calibrate);
+	json_add_ratio(meta, "margin", (double)job->margin_ppm / 1e6);
 	cJSON_AddStringToObject(meta, "start", prefill_start_names[job->start]);
 	cJSON_AddStringToObject(meta, "logits",
 	                        prefill_logits_names[shape->all_logits]);

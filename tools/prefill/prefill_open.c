@@ -146,6 +146,7 @@ static bool open_balancer(struct prefill_rank *r)
 	config.spare_copies = r->setup->split == FERRY_SPLIT_EXACT;
 	config.eplb_every = job->eplb_every;
 	config.calibrate = job->calibrate;
+	config.margin_ppm = job->margin_ppm;
 	return crew_good(r->me,
 	                 ferry_balancer_open(r->world, &config, &r->balancer),
 	                 "opening a balancer");

@@ -55,6 +55,9 @@ static const struct opt options[] = {
          prefill_switch_names,
          "freebalance, ferry: plan from predictions corrected by what those of "
          "past steps got wrong"},
+	{"margin", 0, OPT_TEXT, AT(margin), "X", "0.5", 0, 0, NULL,
+         "freebalance, ferry: a plan must promise to gain so many times what "
+         "plans of the layer were wrong by; 0: whatever it promises"},
 	{"swaps", 's', OPT_INT, AT(swaps), "N", NULL, 0, FERRY_PLAN_MOVES, NULL,
          "most swaps of a layer in a step; all that pay when not given"},
 	{"replicas", 'r', OPT_INT, AT(replicas), "M", "0", 0, FERRY_PLAN_MOVES,
@@ -199,6 +202,18 @@ static int parse_numbers(const struct prefill_args *args,
 	return status;
 }
 
+static int parse_margin(const char *text, struct prefill_job *job)
+{
+	const int64_t unit = 1000000;
+
+	if (balance_decimal(text, unit, &job->margin_ppm) &&
+	    job->margin_ppm <= 1000 * unit)
+		return OPT_GO_ON;
+	return opt_complain(&prefill_command,
+	                    "--margin is '%s', allowed is a number 0..1000",
+	                    text);
+}
+
 static int parse_fabric(const struct prefill_args *args,
                         struct prefill_job *job)
 {
@@ -231,6 +246,8 @@ static int parse(const struct prefill_args *args, struct prefill_job *job,
 		status = parse_budget(args->budget, job);
 	if (status == OPT_GO_ON)
 		status = parse_numbers(args, job);
+	if (status == OPT_GO_ON)
+		status = parse_margin(args->margin, job);
 	if (status == OPT_GO_ON)
 		status = parse_fabric(args, job);
 	return status;

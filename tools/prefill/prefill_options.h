@@ -12,7 +12,7 @@ struct prefill_args {
 	struct opt_texts texts;
 	int64_t ranks, batch, length, steps, warm_up;
 	int order, calibrate, split, start, logits;
-	const char *balance, *budget, *threshold, *gamma;
+	const char *balance, *budget, *threshold, *margin, *gamma;
 	int64_t swaps; /* -1: not given */
 	int64_t replicas, recheck, eplb_every;
 	const char *fabric, *record, *trace, *report, *json;

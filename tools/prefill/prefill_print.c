@@ -64,10 +64,11 @@ static void print_budget(const struct prefill_report *r)
 	prefill_budget(job, budget);
 	prefill_swaps(job, swaps);
 	printf("# budget   window %s, %s swaps, replicas %d, split %s, "
-	       "calibrate %s\n",
+	       "calibrate %s, margin %g\n",
 	       budget, swaps, job->shape->replicas,
 	       prefill_split_names[job->split],
-	       prefill_switch_names[job->calibrate]);
+	       prefill_switch_names[job->calibrate],
+	       (double)job->margin_ppm / 1e6);
 }
 
 static void print_texts(const struct prefill_shape *shape,
