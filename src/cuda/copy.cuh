@@ -115,6 +115,21 @@ bulk_store(void *global, const void *shared, uint32_t bytes)
 	             : "memory");
 }
 
+/* The same, of what nobody reads soon: it leaves the L2 cache to others. */
+static __device__ __forceinline__ void
+bulk_store_away(void *global, const void *shared, uint32_t bytes)
+{
+	uint64_t policy;
+
+	asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;"
+	    : "=l"(policy));
+	asm volatile(
+		"cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint "
+		"[%0], [%1], %2, %3;" ::"l"(global),
+		"r"(smem_address(shared)), "r"(bytes), "l"(policy)
+		: "memory");
+}
+
 static __device__ __forceinline__ void bulk_commit(void)
 {
 	asm volatile("cp.async.bulk.commit_group;" ::: "memory");

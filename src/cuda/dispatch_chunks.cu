@@ -23,14 +23,14 @@
  *	2. table parts: stores to all windows, barrier of the team, epoch in
  *	   the part's record, release sys; partner 4
  *	3. chunks of rows: bulk load of x, bulk stores to the windows that want
- *	   the row, bulk wait for complete, epoch in the chunk's flag at every
+ *	   the row, bulk wait for complete, epoch in the chunks' flags at every
  *	   other group's ranks, release sys; partner 8
  *	4. own blocks of the tables: records, acquire sys; count; WORD_COUNTED,
  *	   acq_rel gpu
  *	5. WORD_COUNTED of all, acquire gpu; place; WORD_PLACED, acq_rel gpu
  *	6. WORD_PLACED of all, acquire gpu; padding
  *	7. own tokens: bulk load of x, bulk stores to the positions
- *	8. others: flag of the chunk, acquire sys, fence to the async proxy,
+ *	8. others: flags of the chunks, acquire sys, fence to the async proxy,
  *	   bulk load from the window, bulk stores to the positions. Chunks of
  *	   which no row goes here are awaited all the same
  *	9. after a failure: the counts are cleared by who finds it and by who
@@ -40,10 +40,10 @@
  *	Epochs: table_part records and row_flag, by their source, never reset.
  * Threads
  *	8 warps a block, blocks persistent and resident. The last blocks send
- *	(3), when the table is on its way (WORD_TABLED); the others are teams:
- *	2, 4, 5, 6, then 7 and 8. Who has sent all delivers. Where there are
- *	few blocks, each has some warps that send and a team. Work is handed
- *	out by counters (WORD_SEND, WORD_OWN, WORD_ARRIVED).
+ *	(3), TOKEN at once, else when the table is on its way (WORD_TABLED); the
+ *	others are teams: 2, 4, 5, 6, then 7 and 8. Who has sent all delivers.
+ *	Where there are few blocks, each has some warps that send and a team.
+ *	Work is handed out by counters (WORD_SEND, WORD_OWN, WORD_ARRIVED).
  * Waits
  *	For peers in 4 and 8, bounded (wait.cuh); for blocks of this launch in
  *	5 and 6, which end when those do. Sending waits for nobody.
@@ -147,23 +147,27 @@ static __device__ void advance(const struct ferry_cuda_dispatch *a,
 static __device__ void share_work(struct chunks *c)
 {
 	const struct ferry_cuda_channel *ch = &c->a->ch;
-	const bool delivers =
-		ch->layout != FERRY_TOKEN && c->a->parts & FERRY_CUDA_RECV;
+	const bool token = ch->layout == FERRY_TOKEN;
+	const bool delivers = !token && c->a->parts & FERRY_CUDA_RECV;
 	const int32_t n = (int32_t)gridDim.x;
-	int32_t senders =
-		min(delivers ? n / 4 : n * 3 / 4, (int32_t)CHUNKS_SENDERS);
+	int32_t senders = min(delivers ? n / 4 : n * 5 / 8,
+	                      token ? (int32_t)CHUNKS_TOKEN_SENDERS
+	                            : (int32_t)CHUNKS_SENDERS);
 
 	if (ch->quantize)
 		senders = n / 2;
 	c->n_teams = n;
 	c->n_senders = 0;
+	c->all_senders = 1;
 	if (!(c->a->parts & FERRY_CUDA_SEND))
 		return;
 	if (senders == 0) {
 		c->n_senders = CHUNKS_WARPS / 2;
+		c->all_senders = n * c->n_senders;
 		return;
 	}
 	c->n_teams = n - senders;
+	c->all_senders = senders * CHUNKS_WARPS;
 	if ((int32_t)blockIdx.x >= c->n_teams)
 		c->n_senders = CHUNKS_WARPS;
 }
@@ -188,6 +192,10 @@ static __device__ struct chunks chunks_of(const struct ferry_cuda_dispatch *a,
 	c.n_stages = chunks_stages(&a->ch);
 	c.n_pieces =
 		(int32_t)((c.row_bytes + c.stage_bytes - 1) / c.stage_bytes);
+	/* Small batches: some rows for every warp. */
+	c.batch_rows = max(min(c.n_tokens / (int32_t)(gridDim.x * CHUNKS_WARPS),
+	                       c.n_stages),
+	                   1);
 	c.ring = ring;
 	c.barriers = barriers;
 	share_work(&c);

@@ -26,9 +26,10 @@ enum {
 /*
  * Blocks that send, at most. A few multiprocessors fill the links, and what
  * more of them send only stands in their own way: the loads of a
- * multiprocessor wait behind its stores to peers (dev/cuda-bulk.md).
+ * multiprocessor wait behind its stores to peers (dev/cuda-bulk.md). Where
+ * nothing is delivered, more of them have less to wait for.
  */
-enum { CHUNKS_SENDERS = 33 };
+enum { CHUNKS_SENDERS = 33, CHUNKS_TOKEN_SENDERS = 66 };
 
 /*
  * Words through which blocks talk, one line each, at the start of the scratch.
@@ -87,6 +88,8 @@ struct chunks {
 	int32_t n_pieces;    /* stages that a row takes */
 	int32_t n_teams;     /* blocks 0.. that have a team */
 	int32_t n_senders;   /* warps of this block that send first */
+	int32_t all_senders; /* such warps of all blocks */
+	int32_t batch_rows;  /* that a warp delivers at once */
 	unsigned char *ring; /* shared: [warps][n_stages][stage_bytes] */
 	uint64_t *barriers;  /* shared: [warps][CHUNKS_MAX_STAGES] */
 };

@@ -177,8 +177,8 @@ static __device__ inline bool take_own(const struct chunks *c,
 	d->group = c->a->ch.group;
 	d->batch.carrier = c->a->ch.rank;
 	d->batch.first =
-		(int32_t)take_items(c, WORD_OWN, (uint32_t)c->n_stages, lane);
-	d->batch.n = min(c->n_stages, c->n_tokens - d->batch.first);
+		(int32_t)take_items(c, WORD_OWN, (uint32_t)c->batch_rows, lane);
+	d->batch.n = min(c->batch_rows, c->n_tokens - d->batch.first);
 	return d->batch.n > 0;
 }
 
@@ -204,19 +204,19 @@ static __device__ inline bool take_arrived(const struct chunks *c,
 	const struct ferry_cuda_channel *ch = &c->a->ch;
 	const uint32_t others = (uint32_t)(ch->n_ranks - ch->group_size);
 	const uint32_t each =
-		(uint32_t)((ch->cap + c->n_stages - 1) / c->n_stages);
+		(uint32_t)((ch->cap + c->batch_rows - 1) / c->batch_rows);
 	const uint32_t item = others ? take_items(c, WORD_ARRIVED, 1, lane) : 0;
 
 	if (item >= others * each)
 		return false;
 	const int32_t source = other_rank(c, item % others);
-	const int32_t first = (int32_t)(item / others) * c->n_stages;
+	const int32_t first = (int32_t)(item / others) * c->batch_rows;
 
 	d->own = false;
 	d->group = source / ch->group_size;
 	d->batch.carrier = source;
 	d->batch.first = first;
-	d->batch.n = min(c->n_stages,
+	d->batch.n = min(c->batch_rows,
 	                 carried_by(ch, source, c->a->op.n_tokens[d->group]) -
 	                         first);
 	return true;

@@ -2,8 +2,8 @@
 /*
  * Own rows to the ranks that serve them: warps take chunks of rows from a
  * queue, load each row once, store it to every window that wants it, and raise
- * the chunk's flag at every rank outside the own group, a few rows later, so
- * that the ring does not run empty meanwhile.
+ * the chunks' flags at every rank outside the own group when these stores are
+ * complete, which they become while the next chunks are being loaded.
  */
 #ifndef FERRY_DISPATCH_CHUNKS_SEND_CUH
 #define FERRY_DISPATCH_CHUNKS_SEND_CUH
@@ -17,7 +17,6 @@ static_assert(8 * (FERRY_CUDA_MAX_RANKS / 32) <= 32,
 enum {
 	MASK_WORDS = FERRY_CUDA_MAX_RANKS / 32,
 	BATCH_ROWS = 8, /* whose targets the lanes hold */
-	FLAG_UNITS = 3, /* units of the next chunk before a flag is raised */
 };
 
 /* Neighbouring rows of a carrier. */
@@ -120,31 +119,43 @@ struct sender {
 	const struct chunks *c;
 	struct mover *m;
 	struct x_form form;
-	int32_t flag; /* chunk that has gone and is not flagged yet, -1 */
-	bool open;    /* the table is on its way: rows may follow */
+	uint32_t first, n_gone; /* chunks that are not flagged yet */
+	bool open;              /* rows may follow the table */
 };
 
-/* The rows of a chunk are complete at every rank: say so. */
+/* When what has gone is complete at every rank, says so. */
 static __device__ inline void raise_flags(struct sender *s)
 {
 	const struct chunks *c = s->c;
 	const struct ferry_cuda_dispatch *a = c->a;
 
-	for (int32_t i = s->m->lane; i < a->ch.n_ranks - 1; i += 32) {
-		const int32_t r = (a->ch.rank + 1 + i) % a->ch.n_ranks;
+	const int32_t n_others = a->ch.n_ranks - 1;
+
+	if (s->n_gone == 0)
+		return;
+	if (s->m->lane == 0)
+		bulk_wait<0>();
+	__syncwarp();
+	for (int32_t i = s->m->lane; i < (int32_t)s->n_gone * n_others;
+	     i += 32) {
+		const int32_t chunk = i / n_others;
+		const int32_t r =
+			(a->ch.rank + 1 + i - chunk * n_others) % a->ch.n_ranks;
 
 		if (!is_own_group(c, r))
-			store_release_sys(row_flag_at(&a->ch, r, a->slot,
-			                              c->half, a->ch.rank,
-			                              s->flag),
-			                  c->epoch);
+			store_release_sys(
+				row_flag_at(&a->ch, r, a->slot, c->half,
+			                    a->ch.rank,
+			                    (int32_t)s->first + chunk),
+				c->epoch);
 	}
-	s->flag = -1;
+	s->n_gone = 0;
 }
 
 /*
  * Rows before the table would fill the links, and the table, without which no
- * rank can do a thing, would wait in line behind them.
+ * rank can deliver a thing, would wait in line behind them. For TOKEN, nobody
+ * waits for it before the last row is there.
  */
 static __device__ inline void await_table_sent(struct sender *s)
 {
@@ -191,6 +202,7 @@ static __device__ inline void send_batch(struct sender *s,
 	for (int32_t u = 0; u < ahead; u++)
 		load_unit(s, b, some, u);
 	await_table_sent(s);
+	raise_flags(s);
 #pragma unroll 1
 	for (int32_t u = 0; u < units; u++) {
 		const int32_t row = u / c->n_pieces, stage = u % c->n_stages;
@@ -205,24 +217,7 @@ static __device__ inline void send_batch(struct sender *s,
 		}
 		__syncwarp();
 		load_unit(s, b, some, u + ahead);
-		if (u != FLAG_UNITS - 1 || s->flag < 0)
-			continue;
-		if (m->lane == 0)
-			bulk_wait<FLAG_UNITS>();
-		__syncwarp();
-		raise_flags(s);
 	}
-}
-
-/* What has gone and is not flagged yet. */
-static __device__ inline void flush_flags(struct sender *s)
-{
-	if (s->flag < 0)
-		return;
-	if (s->m->lane == 0)
-		bulk_wait<0>();
-	__syncwarp();
-	raise_flags(s);
 }
 
 /* Rows [first, end) of a carrier, own or a mate. */
@@ -238,41 +233,77 @@ static __device__ inline void send_rows(struct sender *s, int32_t carrier,
 	}
 }
 
+/* Chunk i of those that mates carry and this rank serves. */
+static __device__ inline void send_mates(struct sender *s, uint32_t i)
+{
+	const struct chunks *c = s->c;
+	const struct ferry_cuda_channel *ch = &c->a->ch;
+	const int32_t mate = 1 + (int32_t)i / ch->row_chunks;
+	const int32_t carrier =
+		ch->group * ch->group_size + (ch->rank + mate) % ch->group_size;
+	const int32_t first = (int32_t)i % ch->row_chunks * ch->row_chunk;
+
+	send_rows(s, carrier, first,
+	          min(first + ch->row_chunk,
+	              carried_by(ch, carrier, c->n_tokens)));
+}
+
 /*
- * Chunk after chunk until none is left: first those that travel, then, for
- * the TOKEN view, what mates carry and this rank serves.
+ * How many chunks to take next: several where many are left, so that a warp
+ * seldom waits; in the end one, so that all warps end at the same time.
+ */
+static __device__ inline uint32_t share_of(const struct chunks *c,
+                                           uint32_t left)
+{
+	const uint32_t most = BATCH_ROWS / (uint32_t)c->a->ch.row_chunk;
+
+	return max(min(left / (uint32_t)c->all_senders, most), 1);
+}
+
+/* Number of this warp among those that send. */
+static __device__ __forceinline__ uint32_t sender_of(const struct chunks *c)
+{
+	const uint32_t first =
+		c->n_teams < (int32_t)gridDim.x ? (uint32_t)c->n_teams : 0;
+
+	return (blockIdx.x - first) * (uint32_t)c->n_senders + threadIdx.x / 32;
+}
+
+/*
+ * Until no chunk is left: first those that travel, then, for the TOKEN view,
+ * those of mates.
  */
 static __device__ inline void send_queue(const struct chunks *c,
                                          struct mover *m)
 {
 	const struct ferry_cuda_channel *ch = &c->a->ch;
-	const uint32_t chunks =
-		(uint32_t)((c->own_rows + ch->row_chunk - 1) / ch->row_chunk);
-	const uint32_t mates =
-		ch->layout == FERRY_TOKEN ? (uint32_t)ch->group_size - 1 : 0;
-	const uint32_t each = (uint32_t)ch->row_chunks;
-	struct sender s = {c, m, x_form_of(c->a), -1, false};
+	const uint32_t rows = (uint32_t)ch->row_chunk;
+	const bool token = ch->layout == FERRY_TOKEN;
+	const uint32_t own = ((uint32_t)c->own_rows + rows - 1) / rows;
+	const uint32_t mates = token ? (uint32_t)ch->group_size - 1 : 0;
+	const uint32_t all = own + mates * (uint32_t)ch->row_chunks;
+	struct sender s = {c, m, x_form_of(c->a), 0, 0, token};
+	uint32_t n = share_of(c, all);
+	/* The first ones are dealt out: nobody waits for an answer. */
+	const uint32_t dealt = n * (uint32_t)c->all_senders;
+	uint32_t i = n * sender_of(c);
 
-	for (;;) {
-		const uint32_t i = take_items(c, WORD_SEND, 1, m->lane);
-		const bool own = i < chunks;
-		const uint32_t rest = own ? 0 : i - chunks;
+	while (i < all) {
+		const uint32_t end = min(i + n, all);
+		const uint32_t own_end = min(end, own);
 
-		if (!own && rest >= mates * each)
-			break;
-		const int32_t place = own ? 0 : 1 + (int32_t)(rest / each);
-		const int32_t carrier = ch->group * ch->group_size +
-		                        (ch->rank + place) % ch->group_size;
-		const int32_t chunk = (int32_t)(own ? i : rest % each);
-		const int32_t first = chunk * ch->row_chunk;
-
-		send_rows(&s, carrier, first,
-		          min(first + ch->row_chunk,
-		              carried_by(ch, carrier, c->n_tokens)));
-		flush_flags(&s);
-		s.flag = own ? chunk : -1;
+		if (i < own_end) {
+			send_rows(&s, ch->rank, (int32_t)(i * rows),
+			          min((int32_t)(own_end * rows), c->own_rows));
+			s.first = i;
+			s.n_gone = own_end - i;
+		}
+		for (uint32_t k = max(i, own); k < end; k++)
+			send_mates(&s, k - own);
+		n = share_of(c, all - min(max(end, dealt), all));
+		i = dealt + take_items(c, WORD_SEND, n, m->lane);
 	}
-	flush_flags(&s);
+	raise_flags(&s);
 }
 
 #endif

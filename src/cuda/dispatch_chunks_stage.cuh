@@ -250,10 +250,11 @@ static __device__ __forceinline__ void store_out(const struct chunks *c,
 
 	if (threadIdx.x % 32 == 0) {
 		if (f->rows_wide && p->payload)
-			bulk_store((unsigned char *)a->out.rows +
-			                   (size_t)row * a->out.row_stride +
-			                   p->begin,
-			           stage, p->payload);
+			bulk_store_away((unsigned char *)a->out.rows +
+			                        (size_t)row *
+			                                a->out.row_stride +
+			                        p->begin,
+			                stage, p->payload);
 		if (f->scales_wide && p->scales)
 			bulk_store((unsigned char *)a->out.scales +
 			                   (size_t)row * a->out.scales_stride +

@@ -15,10 +15,11 @@ enum {
 	 * stage waits for its own fabric only.
 	 */
 	STAGE_SHARE = 6,
-	/* Rows, tokens or entries that one flag stands for; dev/cuda.md. */
-	ROWS_PER_FLAG = 8,
+	/* Rows, tokens or entries that one flag stands for: of the rows and
+	 * entries, dev/cuda-bulk.md. */
+	ROWS_PER_FLAG = 2,
 	BACK_TOKENS_PER_FLAG = 4,
-	TABLE_ENTRIES_PER_PART = 2048,
+	TABLE_ENTRIES_PER_PART = 1024,
 };
 
 static size_t product(int64_t a, int64_t b, int64_t c, size_t stride)
