@@ -3,10 +3,12 @@
  * Tries the combine kernels of one path without any dispatch kernel: what
  * dispatch leaves in engine memory comes from the oracle's rows.
  *
- *	cuda_try_combine check PATH RANKS SEED CASES
- *	cuda_try_combine time PATH CTAS TOKENS...
+ *	cuda_try_combine check PATH RANKS SEED CASES [CTAS]
+ *	cuda_try_combine time|cold PATH CTAS TOKENS...
  *
- * PATH is lines or chunks. Exit 1 where bits differ.
+ * PATH is lines or chunks. Few CTAS (6): small cases are many tokens to them.
+ * cold: twice the rows in turn, so that they come from memory, as behind
+ * experts. Exit 1 where bits differ.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -273,18 +275,20 @@ static const struct figure {
 	{"exact packed", FERRY_EXACT, FERRY_FROM_PACKED},
 };
 
+static int32_t n_slots = 2;
+
 static void bump(struct harness *h, int32_t slot, int32_t rank)
 {
 	harness_on(h, rank);
 	CU(bump_launch(h->op[rank][slot].slot, 2, h->stream[rank]));
 }
 
-/* Two slots in turn: the other slot's rows say that the peer has read. */
+/* Slots in turn: the others' rows say that the peer has read. */
 static void fused_pair(struct harness *h, void *arg, int32_t rank)
 {
 	const bool combine = *(const bool *)arg;
 
-	for (int32_t slot = 0; slot < 2; slot++) {
+	for (int32_t slot = 0; slot < n_slots; slot++) {
 		struct harness_launch l = {slot, BOTH};
 
 		bump(h, slot, rank);
@@ -298,7 +302,7 @@ static void split_pair(struct harness *h, void *arg, int32_t rank)
 {
 	const bool recv = *(const bool *)arg;
 
-	for (int32_t slot = 0; slot < 2; slot++) {
+	for (int32_t slot = 0; slot < n_slots; slot++) {
 		struct harness_launch l = {slot, FERRY_CUDA_SEND};
 
 		bump(h, slot, rank);
@@ -351,17 +355,15 @@ static void time_figure(const struct harness_kernels *kernels,
 	c.hidden = 7168;
 	c.topk = 8;
 	c.n_experts = 256;
-	c.n_slots = 2;
+	c.n_slots = n_slots;
 	c.dtype = FERRY_BF16;
 	c.combine = f->mode;
 	c.layout = f->from == FERRY_FROM_PRESUMMED ? FERRY_TOKEN
 	                                           : FERRY_EXPERT_PACKED;
 	struct harness *h = harness_open(&c, NULL, kernels, 77);
 
-	for (int r = 0; r < 2; r++)
-		h->channel[r].early = h->n_gpus == 2;
 	h->form = (struct harness_form){.leave = ~0u, .from = f->from};
-	for (int32_t slot = 0; slot < 2; slot++) {
+	for (int32_t slot = 0; slot < n_slots; slot++) {
 		for (int i = 0; i < 2; i++)
 			specs[i] = (struct traffic_spec){
 				.seed = 11 + (uint64_t)(slot * 2 + i),
@@ -379,13 +381,15 @@ static void time_figure(const struct harness_kernels *kernels,
 			answer_anything(h, r, slot);
 		harness_combine(h, slot, BOTH);
 	}
-	const int32_t n = n_tokens > 512 ? 5 : 25;
-	const double base = harness_time(h, fused_pair, &no, n, 51, NULL) / 2;
-	const double p50 = harness_time(h, fused_pair, &yes, n, 101, &p99) / 2;
+	const int32_t n = n_tokens > 512 ? 5 : 50 / n_slots;
+	const double base =
+		harness_time(h, fused_pair, &no, n, 51, NULL) / n_slots;
+	const double p50 =
+		harness_time(h, fused_pair, &yes, n, 101, &p99) / n_slots;
 
 	if (n_tokens <= 128)
 		recv = (harness_time(h, split_pair, &yes, 10, 51, NULL) - 23) /
-		       2;
+		       n_slots;
 	for (int32_t r = 0; r < 2; r++)
 		if (h->host[r]->record.seal)
 			printf("rank %d failed: status %d detail %d\n", r,
@@ -393,8 +397,8 @@ static void time_figure(const struct harness_kernels *kernels,
 			       h->host[r]->record.detail);
 	printf("%-16s %5d tokens, %3d ctas: %7.2f us, p99 %7.2f (bump %.2f); "
 	       "split %.2f; %d wrong\n",
-	       f->name, n_tokens, h->ctas, p50 - base, p99 / 2 - base, base,
-	       recv, wrong);
+	       f->name, n_tokens, h->ctas, p50 - base, p99 / n_slots - base,
+	       base, recv, wrong);
 	harness_close(h);
 }
 
@@ -403,6 +407,7 @@ int main(int argc, char **argv)
 	struct harness_kernels kernels = {
 		.combine = &ferry_cuda_combine_lines,
 		.path = FERRY_PATH_LINES,
+		.early = true,
 	};
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -414,8 +419,12 @@ int main(int argc, char **argv)
 		kernels.combine = &ferry_cuda_combine_chunks;
 		kernels.path = FERRY_PATH_CHUNKS;
 	}
-	if (strcmp(argv[1], "check") == 0 && argc > 5)
+	if (strcmp(argv[1], "check") == 0 && argc > 5) {
+		kernels.ctas = argc > 6 ? atoi(argv[6]) : 0;
 		return check(&kernels, argv + 3);
+	}
+	if (strcmp(argv[1], "cold") == 0)
+		n_slots = 4;
 	kernels.ctas = atoi(argv[3]);
 	for (int i = 4; i < argc; i++)
 		for (size_t f = 0; f < 3; f++)

@@ -33,6 +33,27 @@ static __device__ __forceinline__ void store_16(void *p, uint4 v)
 	             : "memory");
 }
 
+/* 16 bytes to shared memory, for this thread, after async_wait. */
+static __device__ __forceinline__ void async_load_16(void *shared,
+                                                     const void *global)
+{
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+			     smem_address(shared)),
+	             "l"(global)
+	             : "memory");
+}
+
+static __device__ __forceinline__ void async_wait(void)
+{
+	asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+/* Arrives at a hardware barrier of n threads, and does not wait there. */
+static __device__ __forceinline__ void team_arrive(int id, int n)
+{
+	asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(n) : "memory");
+}
+
 static __device__ __forceinline__ void barrier_init(uint64_t *barrier,
                                                     uint32_t n_arrivals)
 {
