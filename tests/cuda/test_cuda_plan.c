@@ -101,6 +101,36 @@ static void test_paths(void **state)
 	assert_string_equal(need.path, "chunks");
 }
 
+static void takes(const struct ferry_moe_config *c, const char *path)
+{
+	struct ferry_moe_need need = FERRY_MOE_NEED_INIT;
+
+	if (ferry_moe_query(c, &need))
+		fail_msg("%s", ferry_last_error());
+	assert_string_equal(need.path, path);
+}
+
+/* Where lines end: sooner for TOKEN, where chunks have less to wait for. */
+static void test_where_lines_end(void **state)
+{
+	struct ferry_moe_config c = config(2, 512);
+
+	(void)state;
+	c.layout = FERRY_EXPERT_PADDED;
+	takes(&c, "lines");
+	c.max_tokens = 513;
+	takes(&c, "chunks");
+	c.layout = FERRY_TOKEN;
+	c.max_tokens = 384;
+	takes(&c, "lines");
+	c.max_tokens = 385;
+	takes(&c, "chunks");
+	c.in_dtype = FERRY_BF16;
+	c.dtype = FERRY_FP8_E4M3;
+	c.scale_type = FERRY_SCALE_FP32;
+	takes(&c, "lines");
+}
+
 static void test_refusals(void **state)
 {
 	struct ferry_moe_need need = FERRY_MOE_NEED_INIT;
@@ -153,6 +183,7 @@ int main(void)
 		cmocka_unit_test(test_blocks_fit),
 		cmocka_unit_test(test_query),
 		cmocka_unit_test(test_paths),
+		cmocka_unit_test(test_where_lines_end),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_limits_of_lines),
 	};
