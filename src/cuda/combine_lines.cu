@@ -39,6 +39,7 @@
  *	A chain of launch, three dependent loads, a flight, and the wire; the
  *	own rows are summed while lines fly. dev/cuda-combine.md.
  */
+#include "combine_early.cuh"
 #include "combine_lines_recv.cuh"
 #include "combine_lines_send.cuh"
 #include "cuda_kernels.h"

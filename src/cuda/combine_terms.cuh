@@ -8,8 +8,6 @@
 #ifndef FERRY_COMBINE_TERMS_CUH
 #define FERRY_COMBINE_TERMS_CUH
 
-#include <cuda_runtime_api.h>
-
 #include "../proto/slot_state.h"
 #include "place.cuh"
 #include "sum.cuh"
@@ -169,23 +167,6 @@ fail_order(const struct ferry_cuda_combine *a, uint64_t epoch)
 		record_of(FERRY_STATE, a->ch.rank, &w, FERRY_CUDA_BAD_ORDER);
 
 	fail(&a->ch, &r);
-}
-
-/*
- * The first thing that a thread does. Where the launch was early (launch_early)
- * the kernel in front may still run: until it has ended, and what it wrote is
- * to be seen, nothing but the argument is read and nothing is written. It ends
- * only when all in front of it have, as it begins in the same way or was
- * launched when they had. The next kernel may have the room of blocks that
- * end: all blocks of this one are there already.
- */
-static __device__ __forceinline__ void
-begin_early(const struct ferry_cuda_channel *ch)
-{
-	if (!ch->early)
-		return;
-	kernel_launch_next();
-	kernel_wait_previous();
 }
 
 /*
@@ -609,26 +590,6 @@ static inline int how_of(const struct ferry_cuda_combine *a)
 	return a->ch.combine == FERRY_EXACT           ? HOW_EXACT
 	       : a->in.layout == FERRY_FROM_PRESUMMED ? HOW_PRESUMMED
 	                                              : HOW_REDUCED;
-}
-
-/* Host: enqueues a kernel that begins with begin_early. */
-static inline int launch_early(const void *kernel, struct ferry_cuda_combine *a,
-                               unsigned ctas, unsigned threads,
-                               size_t smem_bytes, cudaStream_t stream)
-{
-	cudaLaunchConfig_t config = {};
-	cudaLaunchAttribute early = {};
-	void *arguments[] = {a};
-
-	early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-	early.val.programmaticStreamSerializationAllowed = 1;
-	config.gridDim = dim3(ctas ? ctas : 1);
-	config.blockDim = dim3(threads);
-	config.dynamicSmemBytes = smem_bytes;
-	config.stream = stream;
-	config.attrs = &early;
-	config.numAttrs = a->ch.early ? 1 : 0;
-	return (int)cudaLaunchKernelExC(&config, kernel, arguments);
 }
 
 #endif
