@@ -48,7 +48,9 @@ static void make_lean(struct random_case *c)
 	struct ferry_moe_config *m = &c->config;
 	const bool quantise = c->seed % 3 == 0;
 
-	m->layout = c->seed % 2 ? FERRY_EXPERT_PADDED : FERRY_EXPERT_PACKED;
+	m->layout = c->seed % 2   ? FERRY_EXPERT_PADDED
+	            : c->seed % 4 ? FERRY_TOKEN
+	                          : FERRY_EXPERT_PACKED;
 	m->group_size = 1;
 	m->overflow = 0;
 	m->max_recv_rows = 0;
@@ -75,10 +77,9 @@ static void make_lean(struct random_case *c)
 static void step_lean(struct drive_step *s, const struct ferry_moe_config *m)
 {
 	s->spec.hidden = s->spec.hidden > 512 ? m->hidden / 2048 * 1024 : 0;
-	s->leave = (s->leave & 0x60c) | 0x19f0;
+	s->leave = (s->leave & 0x70c) | 0x18f0;
 	s->slack = s->slack / 16 * 16 % 96;
 	s->scale_form = FERRY_SCALES_ROW_MAJOR;
-	s->fused = true;
 }
 
 struct run {
@@ -243,6 +244,50 @@ static void send_work_recv(struct harness *h, void *arg, int32_t rank)
 	harness_dispatch_rank(h, &l, rank);
 }
 
+enum { MARKS = 32, BLOCKS = 132 };
+
+static int by_size(const void *a, const void *b)
+{
+	const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Least, median and most of a mark, of blocks behind the first. */
+static void print_mark(int64_t (*m)[MARKS], int i)
+{
+	int64_t v[BLOCKS];
+	int n = 0;
+
+	for (int b = 1; b < BLOCKS; b++)
+		if (m[b][i])
+			v[n++] = m[b][i] - m[b][0];
+	if (n == 0)
+		return;
+	qsort(v, (size_t)n, sizeof(*v), by_size);
+	printf("  mark %2d: clerk %6lld, others %6lld %6lld %6lld\n", i,
+	       m[0][i] ? (long long)(m[0][i] - m[0][0]) : 0, (long long)v[0],
+	       (long long)v[n / 2], (long long)v[n - 1]);
+}
+
+/*
+ * Of a build with LEAN_TRACE, cycles from mark 0 of each block, as
+ * dispatch_lean_trace.cuh has left them.
+ */
+static void print_marks(struct harness *h)
+{
+	const uintptr_t at = (uintptr_t)h->op[0][0].scratch;
+	int64_t m[BLOCKS][MARKS];
+
+	if (h->op[0][0].scratch_bytes < sizeof(m))
+		return;
+	if (cudaMemcpy(m, (void *)((at + 15) & ~(uintptr_t)15), sizeof(m),
+	               cudaMemcpyDefault))
+		exit(1);
+	for (int i = 0; i < MARKS; i++)
+		print_mark(m, i);
+}
+
 static int time_figure(const struct harness_kernels *kernels,
                        const struct figure *f, int32_t n_tokens)
 {
@@ -256,7 +301,7 @@ static int time_figure(const struct harness_kernels *kernels,
 	for (int i = 0; i < 2; i++)
 		specs[i] = (struct traffic_spec){.seed = 11 + (uint64_t)i,
 		                                 .n_tokens = n_tokens};
-	h->form.leave = ~0u & ~(1u << 1 | 1u << 2 | 1u << 3);
+	h->form.leave = ~(1u << 1 | 1u << 2 | 1u << 3 | 1u << 8);
 	harness_batch(h, 0, specs);
 	harness_dispatch(h, 0, l.parts);
 	const int wrong = harness_check_dispatch(h, 0);
@@ -265,6 +310,7 @@ static int time_figure(const struct harness_kernels *kernels,
 	const double both =
 		harness_time(h, send_work_recv, &split, 20, 51, NULL);
 
+	print_marks(h);
 	printf("%-22s %5d tokens: %7.2f us, p99 %7.2f; split %7.2f + 20, "
 	       "%d wrong\n",
 	       f->name, n_tokens, p50, p99, both - 20, wrong);

@@ -1,28 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Dispatch on lines for calls that want nothing unusual: send and recv in one
- * kernel, groups of one rank, at most eight ranks, EXPERT layouts, rows that
- * the copy engine can store. What is unusual takes dispatch_lines.cu.
+ * Dispatch on lines for calls that want nothing unusual: send, recv, or both in
+ * one kernel, groups of one rank, at most eight ranks, rows that the copy
+ * engine can store. What is unusual takes dispatch_lines.cu.
  *
  * Does
  *	What docs/protocol.md says of both phases, in as few steps as the way
  *	from GPU to GPU allows. Block 0 sends the table and writes counts; the
  *	others have a token of every rank each, or some.
  * Buffers
- *	As dispatch_lines.cu; the own table does not pass the window, as every
- *	block makes it from the ids. All rows of a block have their own place
- *	in shared memory: nothing there is used twice.
+ *	As dispatch_lines.cu. The own table passes the window only where recv
+ *	is a launch of its own: else every block makes it from the ids. All
+ *	rows of a block have their own place in shared memory: nothing there is
+ *	used twice.
  * Steps
  *	1. load slot, poison, all ids, the token's row; none waits for another
  *	2. lines of the row to the peers that serve it; block 0: table
- *	   (volatile, the epoch is in each line); partner 3
+ *	   (volatile, the epoch is in each line); partner 3. TOKEN: a warp of
+ *	   its own has the copy engine store the row in the views, waits until
+ *	   it is acknowledged, and stores the flags (relaxed); partner 5
  *	3. lines of the peers' tables until they are of this epoch, and in the
  *	   same loop those of the row that the other rank would send
  *	4. all refuse alike what is to be refused; a warp for each choice counts
  *	   equal entries before it, and hands an own row to the copy engine
- *	5. the rest of the peers' rows; then these to the copy engine
+ *	5. the rest of the peers' rows; then these to the copy engine. TOKEN:
+ *	   the flags
+ *	Recv alone: own rows are loaded again between 3 and 4.
  * Flags
- *	The epoch, in lines; never reset.
+ *	The epoch, in lines and flags; never reset.
  * Early launch
  *	Where ch.early allows it, blocks may start while the kernel in front in
  *	the stream still runs. Until kernel_wait_previous returns, a block
@@ -30,18 +35,21 @@
  *	poison, windows, nor anything of the caller's, which that kernel may
  *	write (input, n_tokens_ptr) or read (output of the last dispatch, the
  *	tables of combine). It returns when that kernel has ended and what it
- *	wrote is seen; as every thread of every kernel of ours calls it before
- *	it ends, all that is in front has ended, too. What a caller's kernel
- *	lets in early, or an event, a copy, a graph in front orders, is ordered
- *	as for any kernel. The next kernel is let in when this block waits for
- *	no peer any more, so a kernel that holds room beside this one never
- *	keeps the other rank from what this one waits for; it, too, reads
- *	nothing of ours before we have ended: bulk stores and the slot may come
- *	behind. Peers: what we store in a half of a window at epoch e was read
- *	by their kernel of e - 2, which had ended before they sent e - 1, which
- *	our kernel of e - 1 has seen.
+ *	wrote is seen; as every thread of every kernel that we launch so calls
+ *	it before it ends, all that is further in front has ended, too. What a
+ *	caller's kernel lets in early, or an event, a copy, a graph in front
+ *	orders, is ordered as for any kernel.
+ *	The next kernel is let in when this block waits for no peer any more,
+ *	never before: room that it takes may be what a kernel of another
+ *	channel needs, here, for the peer that this one waits for. It reads
+ *	nothing of ours before we have ended, so that places, counts, bulk
+ *	stores and the slot may come behind.
+ *	Peers: what we store in a half of a window at epoch e was read by their
+ *	kernel of e - 2, which had ended before they sent e - 1, which our
+ *	kernel of e - 1 has seen.
  * Threads
- *	512 to a block, eight to a line.
+ *	512 to a block, eight to a line; TOKEN: and the carrier, a warp that
+ *	takes no part in what the others wait for.
  * Waits
  *	3, 5 and weights: bounded, wait.cuh. Whoever leaves early sets the
  *	counts to 0, behind a fence; block 0, which wrote them, looks for a
@@ -53,94 +61,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include "dispatch_lean_begin.cuh"
 #include "dispatch_lean_recv.cuh"
-
-/* The thread that reads the slot. */
-enum { LEAN_READER = LEAN_THREADS - 32 };
-
-static __device__ __forceinline__ struct lean
-lean_begin(const struct lean_args *a, struct lean_shared *shared,
-           unsigned char *smem)
-{
-	struct lean l;
-
-	l.a = a;
-	l.d = &a->d;
-	l.ch = &a->d.ch;
-	l.shared = shared;
-	l.smem = smem;
-	l.epoch = 0;
-	l.table_half = l.row_half = 0;
-	l.thread = threadIdx.x;
-	l.warp = threadIdx.x / 32;
-	l.lane = threadIdx.x % 32;
-	l.team = threadIdx.x / LINE_LANES;
-	l.team_lane = threadIdx.x % LINE_LANES;
-	l.own = (uint32_t)a->d.ch.rank;
-	l.is_clerk = blockIdx.x == 0;
-	l.counts = l.is_clerk || a->d.ch.layout == FERRY_EXPERT_PACKED;
-	l.works = blockIdx.x > 0 || gridDim.x == 1;
-	l.worker = blockIdx.x > 0 ? blockIdx.x - 1 : 0;
-	return l;
-}
-
-/* What the block adds up and finds out. */
-static __device__ __forceinline__ void clear_shared(const struct lean *l)
-{
-#pragma unroll 1
-	for (uint32_t s = l->thread;
-	     l->counts && s < (uint32_t)l->ch->n_expert_slots;
-	     s += LEAN_THREADS)
-		lean_counts(l)[s] = 0;
-	if (l->thread < LEAN_RANKS)
-		l->shared->table_lines[l->thread] = 0;
-	if (l->thread == LEAN_READER) {
-		l->shared->bad = LEAN_NOTHING;
-		l->shared->odd = 0;
-		l->shared->bad_slots = 0;
-		l->shared->n_rows = 0;
-		l->shared->bad_rank = LEAN_NOTHING;
-	}
-	__syncthreads();
-}
-
-/* Loads of the slot, which are looked at when the row has been staged. */
-struct lean_slot {
-	uint64_t broken, epoch;
-	uint32_t state;
-};
-
-static __device__ __forceinline__ void look_at_slot(const struct lean *l,
-                                                    struct lean_slot *s)
-{
-	if (l->thread != LEAN_READER)
-		return;
-	s->broken = load_relaxed_sys(&poison_of(l->ch, l->ch->rank)->any);
-	s->epoch = load_relaxed_gpu(&l->d->op.slot->epoch);
-	s->state = load_relaxed_gpu(&l->d->op.slot->state);
-}
-
-static __device__ __forceinline__ void tell_slot(const struct lean *l,
-                                                 const struct lean_slot *s)
-{
-	if (l->thread != LEAN_READER)
-		return;
-	l->shared->epoch = s->epoch + 1;
-	l->shared->state = s->state;
-	l->shared->stop = s->broken                           ? 1
-	                  : s->state == FERRY_SLOT_IDLE       ? 0
-	                  : s->state == FERRY_SLOT_DISPATCHED ? 0
-	                                                      : 2;
-}
-
-static __device__ __forceinline__ void take_epoch(struct lean *l)
-{
-	l->epoch = l->shared->epoch;
-	if (l->epoch & 1) {
-		l->table_half = l->a->table_half;
-		l->row_half = l->a->row_half;
-	}
-}
+#include "dispatch_lean_token.cuh"
 
 /* After the tables are in: may the block go on? */
 static __device__ __forceinline__ bool is_agreed(const struct lean *l)
@@ -151,8 +74,7 @@ static __device__ __forceinline__ bool is_agreed(const struct lean *l)
 		return true;
 	if (odd & LEAN_FAILED)
 		return false;
-	return !__syncthreads_or(l->thread == 0 &&
-	                         lean_refuses(l->a, l->shared));
+	return !lean_any(l->thread == 0 && lean_refuses(l->a, l->shared));
 }
 
 /* Lines of the own table, as a guess at what others send. */
@@ -162,90 +84,151 @@ static __device__ __forceinline__ uint32_t likely_lines(uint32_t n)
 	       LINE_DATA;
 }
 
-/* False: the channel has ended. */
-static __device__ __forceinline__ bool receive(const struct lean *l, uint32_t n)
+/*
+ * All tables, and may they be used? *guessed: the row that was looked at is
+ * here. False: the channel has ended.
+ */
+template <int32_t PARTS>
+static __device__ __forceinline__ bool
+agree(const struct lean *l, uint32_t n, struct lean_guess *g, bool *guessed)
 {
-	struct lean_guess g = guess_row(l);
-
 	if (l->lane == 0)
 		l->shared->waits[l->warp] =
 			lean_wait(l->d, FERRY_PHASE_DISPATCH_RECV, l->epoch);
 	__syncwarp();
-	if (!receive_tables(l, likely_lines(n), &g) && l->lane == 0)
+	if (!receive_tables<PARTS>(l,
+	                           PARTS & LEAN_SEND ? likely_lines(n)
+	                                             : l->a->by_table_lines.by,
+	                           g) &&
+	    l->lane == 0)
 		atomicOr(&l->shared->odd, LEAN_FAILED);
 	fence_proxy_async_shared();
 	LEAN_MARK(l, 5);
-	const bool guessed =
-		__syncthreads_and(g.is_on && g.here == 3) && l->a->n_units == 1;
-
+	*guessed = !lean_any(!g->is_on || g->here != 3);
 	LEAN_MARK(l, 6);
-	if (!is_agreed(l))
-		return false;
-	if (l->is_clerk && (finds_overflow(l) || !tell_counts(l)))
+	return is_agreed(l) &&
+	       (!l->is_clerk || (!finds_overflow(l) && tell_counts(l)));
+}
+
+/* False: the channel has ended. */
+template <int32_t PARTS>
+static __device__ __forceinline__ bool receive(const struct lean *l, uint32_t n)
+{
+	struct lean_guess g = guess_row(l);
+	bool guessed;
+
+	if (!agree<PARTS>(l, n, &g, &guessed))
 		return false;
 	if (!l->works)
 		return true;
-	bool good = place_all(l);
+	if (!(PARTS & LEAN_SEND))
+		stage<false>(l, 0, (uint32_t)l->shared->heads[l->own].n_tokens);
+	bool good = place_all<false, PARTS>(l);
 	LEAN_MARK(l, 7);
 
-	if (!guessed) {
+	if (!(PARTS & LEAN_SEND) || !guessed || l->a->n_units != 1) {
 		good = good && receive_rows(l, &g);
 		LEAN_MARK(l, 8);
 		fence_proxy_async_shared();
-		if (__syncthreads_or(!good))
+		if (lean_any(!good))
 			return false;
-	} else if (l->d->op.weights && __syncthreads_or(!good)) {
+	} else if (l->d->op.weights && lean_any(!good)) {
 		return false;
 	}
 	LEAN_MARK(l, 9);
-	deliver_rows(l);
+	deliver_rows<PARTS>(l);
 	return true;
 }
 
-__global__ void __launch_bounds__(LEAN_THREADS, 1)
-	ferry_dispatch_lean_kernel(const __grid_constant__ struct lean_args a)
+/* The same of TOKEN. */
+template <int32_t PARTS>
+static __device__ __forceinline__ bool receive_views(const struct lean *l,
+                                                     uint32_t n)
+{
+	struct lean_guess none = {false, NULL, NULL, 3};
+	const uint64_t seen = PARTS & LEAN_SEND ? 0 : first_flag(l);
+	bool guessed;
+
+	if (!agree<PARTS>(l, n, &none, &guessed))
+		return false;
+	if (!l->works)
+		return true;
+	end_index(l);
+	bool good = place_all<true, PARTS>(l);
+
+	LEAN_MARK(l, 7);
+	good = good && await_rows<PARTS>(l, seen);
+	LEAN_MARK(l, 8);
+	return !lean_any(!good);
+}
+
+template <int32_t PARTS>
+static __device__ __forceinline__ int32_t
+tokens_given(const struct ferry_cuda_dispatch *d)
+{
+	if (!(PARTS & LEAN_SEND))
+		return 0;
+	return d->in.n_tokens_ptr ? *d->in.n_tokens_ptr : d->in.n_tokens;
+}
+
+template <bool TOKEN, int32_t PARTS>
+static __global__ void
+__launch_bounds__(TOKEN ? LEAN_THREADS + 32 : LEAN_THREADS, 1)
+	dispatch_lean(const __grid_constant__ struct lean_args a)
 {
 	extern __shared__ __align__(128) unsigned char smem[];
 	__shared__ struct lean_shared shared;
 	struct lean l = lean_begin(&a, &shared, smem);
+	const bool carries = TOKEN && l.warp == LEAN_CARRIER;
 	struct lean_slot slot = {0, 0, 0};
 	uint32_t ticket = 0;
 
-	clear_shared(&l);
+	if (!carries)
+		clear_shared(&l);
+	LEAN_MARK(&l, 10);
 	kernel_wait_previous();
 	LEAN_MARK(&l, 0);
 	look_at_slot(&l, &slot);
-	const int32_t given =
-		a.d.in.n_tokens_ptr ? *a.d.in.n_tokens_ptr : a.d.in.n_tokens;
+	const int32_t given = tokens_given<PARTS>(&a.d);
 	const uint32_t all = (uint32_t)given <= (uint32_t)a.d.ch.max_tokens
 	                             ? (uint32_t)given
 	                             : 0;
 
-	stage(&l, all * a.by_topk.by, all);
-	tell_slot(&l, &slot);
+	if (!carries) {
+		if (PARTS & LEAN_SEND)
+			stage<true>(&l, all * a.by_topk.by, all);
+		tell_slot<PARTS>(&l, &slot);
+	}
 	__syncthreads();
 	LEAN_MARK(&l, 1);
 	take_epoch(&l);
 	if (shared.stop) {
-		lean_stop(&a, &shared);
+		if (!carries)
+			lean_stop(&a, &shared);
 		return;
 	}
 	const uint32_t n_tokens = shared.bad == LEAN_NOTHING ? all : 0;
 	const uint32_t n = n_tokens * a.by_topk.by;
 
-	if (l.works)
+	if (carries) {
+		if (l.works)
+			carry_rows(&l, n_tokens);
+		return;
+	}
+	if (!TOKEN && l.works)
 		send_rows(&l, n_tokens);
 	if (l.thread == LEAN_READER)
 		ticket = add_relaxed_gpu(&a.d.op.slot->tickets, 1);
-	if (l.thread == 0)
+	if (PARTS & LEAN_SEND && l.thread == 0)
 		make_head(&l, given);
-	if (l.is_clerk) {
+	if (PARTS & LEAN_SEND && l.is_clerk) {
 		__syncwarp();
-		send_table(&l, n);
+		send_table<PARTS>(&l, n);
 		latch_batch(&l, n);
 	}
 	LEAN_MARK(&l, 2);
-	if (!receive(&l, n))
+	if (PARTS & LEAN_RECV &&
+	    (TOKEN ? !receive_views<PARTS>(&l, n) : !receive<PARTS>(&l, n)))
 		lean_leave(&a, &shared);
 	LEAN_MARK(&l, 3);
 	kernel_launch_next();
@@ -253,7 +236,9 @@ __global__ void __launch_bounds__(LEAN_THREADS, 1)
 	bulk_wait_read<0>();
 	if (l.thread == LEAN_READER && ticket == gridDim.x - 1) {
 		a.d.op.slot->epoch = l.epoch;
-		a.d.op.slot->state = FERRY_SLOT_DISPATCHED;
+		a.d.op.slot->state = PARTS & LEAN_RECV
+		                             ? FERRY_SLOT_DISPATCHED
+		                             : FERRY_SLOT_DISPATCH_SENT;
 		a.d.op.slot->tickets = 0;
 	}
 	LEAN_MARK(&l, 4);
@@ -298,7 +283,8 @@ static struct lean_layout layout_of(const struct ferry_cuda_dispatch *d,
 	struct lean_layout at;
 
 	at.row_stride = (uint32_t)row;
-	at.entries = (uint32_t)(n_units * n_ranks * row);
+	at.n_images = ch->layout == FERRY_TOKEN ? 1 : (uint32_t)n_ranks;
+	at.entries = (uint32_t)(n_units * at.n_images * row);
 	at.entry_stride = (uint32_t)up_to(n, 8);
 	at.weights = at.entries + (uint32_t)n_ranks * at.entry_stride * 2;
 	at.counts = at.weights + (uint32_t)up_to(n * 4, 16);
@@ -327,13 +313,11 @@ static bool channel_fits(const struct ferry_cuda_channel *ch)
 {
 	const int64_t n = (int64_t)ch->n_ranks * ch->max_tokens * ch->max_topk;
 
-	return ch->table_lines && ch->row_lines && ch->group_size == 1 &&
-	       (ch->layout == FERRY_EXPERT_PADDED ||
-	        ch->layout == FERRY_EXPERT_PACKED) &&
-	       bounds_fit(ch) && ch->weight_use == FERRY_WEIGHT_OUTPUT &&
-	       ch->n_ranks >= 2 && ch->n_ranks <= LEAN_RANKS &&
-	       ch->max_topk <= LEAN_TOPK && n <= LEAN_ENTRIES &&
-	       ch->own_expert_slots < LEAN_THREADS &&
+	return ch->table_lines && ch->group_size == 1 &&
+	       (ch->row_lines || ch->row_chunk == 1) && bounds_fit(ch) &&
+	       ch->weight_use == FERRY_WEIGHT_OUTPUT && ch->n_ranks >= 2 &&
+	       ch->n_ranks <= LEAN_RANKS && ch->max_topk <= LEAN_TOPK &&
+	       n <= LEAN_ENTRIES && ch->own_expert_slots < LEAN_THREADS &&
 	       ch->n_expert_slots <= LEAN_ENTRIES && ch->alignment <= 65536 &&
 	       (!ch->quantize || ch->scale_block == ROW_QUANT_BLOCK);
 }
@@ -361,19 +345,23 @@ static bool output_fits(const struct ferry_cuda_dispatch *d)
 {
 	const struct ferry_dispatch_out *out = &d->out;
 
+	if (out->row_expert_slot || out->row_source || out->row_token ||
+	    out->row_weight || out->token_slots || out->token_weights)
+		return false;
+	if (d->ch.layout == FERRY_TOKEN)
+		return (!out->index || d->ch.alignment == 1) &&
+		       (!d->scale_row_bytes ||
+		        d->row_bytes == d->ch.scale_offset);
 	return wide(out->rows, out->row_stride, d->row_bytes) &&
 	       (!out->scales ||
 	        (out->scale_form == FERRY_SCALES_ROW_MAJOR &&
-	         wide(out->scales, out->scales_stride, d->scale_row_bytes))) &&
-	       !out->row_expert_slot && !out->row_source && !out->row_token &&
-	       !out->row_weight && !out->index && !out->token_slots &&
-	       !out->token_weights;
+	         wide(out->scales, out->scales_stride, d->scale_row_bytes)));
 }
 
 bool ferry_dispatch_lean_fits(const struct ferry_cuda_dispatch *d, int32_t ctas)
 {
-	if (d->parts != (FERRY_CUDA_SEND | FERRY_CUDA_RECV) ||
-	    !channel_fits(&d->ch) || !input_fits(d) || !output_fits(d))
+	if (!channel_fits(&d->ch) || !input_fits(d) ||
+	    (d->parts & FERRY_CUDA_RECV && !output_fits(d)))
 		return false;
 	const uint64_t units = units_of(&d->ch, ctas);
 
@@ -382,17 +370,36 @@ bool ferry_dispatch_lean_fits(const struct ferry_cuda_dispatch *d, int32_t ctas)
 	       layout_of(d, (uint32_t)units).bytes <= LEAN_SMEM_BYTES;
 }
 
+typedef void lean_kernel(struct lean_args);
+
+/* By layout and parts. */
+static lean_kernel *const kernels[2][4] = {
+	{NULL, dispatch_lean<false, 1>, dispatch_lean<false, 2>,
+         dispatch_lean<false, 3>},
+	{NULL, dispatch_lean<true, 1>, dispatch_lean<true, 2>,
+         dispatch_lean<true, 3>},
+};
+
 int ferry_dispatch_lean_load(void)
 {
-	return cudaFuncSetAttribute(ferry_dispatch_lean_kernel,
-	                            cudaFuncAttributeMaxDynamicSharedMemorySize,
-	                            LEAN_SMEM_BYTES);
+	cudaError_t error = cudaSuccess;
+
+	for (int i = 0; i < 8 && error == cudaSuccess; i++)
+		if (kernels[i / 4][i % 4])
+			error = cudaFuncSetAttribute(
+				kernels[i / 4][i % 4],
+				cudaFuncAttributeMaxDynamicSharedMemorySize,
+				LEAN_SMEM_BYTES);
+	return error;
 }
 
 /* Place of a source among those that have rows at `owner`. */
-static int32_t place_of(int32_t owner, int32_t source)
+static size_t place_of(const struct ferry_cuda_channel *ch, int32_t owner,
+                       int32_t source)
 {
-	return source < owner ? source : source - 1;
+	return (size_t)(ch->layout == FERRY_TOKEN || source < owner
+	                        ? source
+	                        : source - 1);
 }
 
 static void find_windows(struct lean_args *a)
@@ -403,6 +410,7 @@ static void find_windows(struct lean_args *a)
 
 	a->table_half = (size_t)ch->n_ranks * ch->table_stride;
 	a->row_half = (size_t)ch->row_sources * row_region;
+	a->flag_half = (size_t)(ch->row_sources * ch->row_chunks);
 	for (int32_t r = 0; r < ch->n_ranks; r++) {
 		unsigned char *theirs = ch->window[r] + slot;
 		unsigned char *own = ch->window[ch->rank] + slot;
@@ -411,13 +419,30 @@ static void find_windows(struct lean_args *a)
 		                 (size_t)ch->rank * ch->table_stride;
 		a->table_in[r] =
 			own + ch->table_offset + (size_t)r * ch->table_stride;
-		if (r == ch->rank)
+		const size_t to = place_of(ch, r, ch->rank);
+		const size_t in = place_of(ch, ch->rank, r);
+
+		if (r == ch->rank && ch->row_lines)
 			continue;
-		a->row_to[r] = theirs + ch->row_offset +
-		               (size_t)place_of(r, ch->rank) * row_region;
-		a->row_in[r] = own + ch->row_offset +
-		               (size_t)place_of(ch->rank, r) * row_region;
+		a->row_to[r] = theirs + ch->row_offset + to * row_region;
+		a->row_in[r] = own + ch->row_offset + in * row_region;
+		a->flag_to[r] = (uint64_t *)(theirs + ch->row_flag_offset) +
+		                to * (size_t)ch->row_chunks;
+		a->flag_in[r] = (uint64_t *)(own + ch->row_flag_offset) +
+		                in * (size_t)ch->row_chunks;
 	}
+}
+
+/* Whole lines of 128 where there is room: NVLink carries those faster. */
+static uint32_t carry_bytes_of(uint32_t bytes,
+                               const struct ferry_cuda_channel *ch)
+{
+	const size_t lines = (bytes + LINE_DATA - 1) / LINE_DATA;
+	const size_t whole = up_to(bytes, LINE_BYTES);
+
+	return whole <= ch->row_stride && whole <= lines * LINE_DATA
+	               ? (uint32_t)whole
+	               : bytes;
 }
 
 static void prepare(struct lean_args *a, int32_t ctas)
@@ -427,6 +452,7 @@ static void prepare(struct lean_args *a, int32_t ctas)
 	const uint32_t round = LEAN_THREADS * (ch->quantize ? 16 : 32);
 
 	find_windows(a);
+	a->own_image = ch->layout == FERRY_TOKEN ? 0 : (uint32_t)ch->rank;
 	a->n_workers = workers_of(ctas);
 	a->n_units = units_of(ch, ctas);
 	a->at = layout_of(d, a->n_units);
@@ -438,6 +464,7 @@ static void prepare(struct lean_args *a, int32_t ctas)
 		((ch->quantize ? a->row_bytes : a->row_lines * LINE_DATA) +
 	         round - 1) /
 		round;
+	a->carry_bytes = carry_bytes_of(a->image_bytes, ch);
 	a->weights_travel = ch->send_weights &&
 	                    (d->in.topk_weights || ch->routed_scale != 1.0f);
 	a->by_topk = lean_div_of((uint32_t)d->in.topk);
@@ -450,6 +477,7 @@ static void prepare(struct lean_args *a, int32_t ctas)
 int ferry_dispatch_lean_launch(const struct ferry_cuda_dispatch *d,
                                int32_t ctas, struct CUstream_st *stream)
 {
+	const bool token = d->ch.layout == FERRY_TOKEN;
 	struct lean_args a = {};
 	cudaLaunchConfig_t config = {};
 	cudaLaunchAttribute early = {};
@@ -460,10 +488,10 @@ int ferry_dispatch_lean_launch(const struct ferry_cuda_dispatch *d,
 	early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
 	early.val.programmaticStreamSerializationAllowed = 1;
 	config.gridDim = dim3((unsigned)ctas);
-	config.blockDim = dim3(LEAN_THREADS);
+	config.blockDim = dim3(token ? LEAN_THREADS + 32 : LEAN_THREADS);
 	config.dynamicSmemBytes = a.at.bytes;
 	config.stream = stream;
 	config.attrs = &early;
 	config.numAttrs = d->ch.early ? 1 : 0;
-	return cudaLaunchKernelEx(&config, ferry_dispatch_lean_kernel, a);
+	return cudaLaunchKernelEx(&config, kernels[token][d->parts], a);
 }

@@ -10,6 +10,7 @@
 #include "../proto/slot_state.h"
 #include "../proto/table.h"
 #include "cuda_args.h"
+#include "dispatch_lean_trace.cuh"
 #include "line.cuh"
 #include "place.cuh"
 #include "rows.cuh"
@@ -20,6 +21,7 @@ enum {
 	LEAN_THREADS = 512,
 	LEAN_WARPS = LEAN_THREADS / 32,
 	LEAN_TEAMS = LEAN_THREADS / LINE_LANES, /* a team moves a line */
+	LEAN_CARRIER = LEAN_WARPS, /* TOKEN: the warp that carries rows */
 	LEAN_RANKS = 8,
 	LEAN_TOPK = 16,
 	LEAN_ENTRIES = 8192, /* of all ranks */
@@ -51,7 +53,8 @@ static __device__ __forceinline__ uint32_t lean_quotient(uint32_t n,
 
 /* Offsets in dynamic shared memory; rows come first. */
 struct lean_layout {
-	uint32_t row_stride;   /* [n_units][n_ranks] images of rows */
+	uint32_t row_stride;   /* [n_units][n_images] images of rows */
+	uint32_t n_images;     /* of each rank; TOKEN: the own only */
 	uint32_t entries;      /* uint16_t [n_ranks][entry_stride]: slots */
 	uint32_t entry_stride; /* a multiple of 8 */
 	uint32_t weights;      /* float: own, of the clerk */
@@ -66,13 +69,17 @@ struct lean_args {
 	unsigned char *row_to[LEAN_RANKS];   /* its row 0 */
 	unsigned char *table_in[LEAN_RANKS]; /* of every rank, here */
 	unsigned char *row_in[LEAN_RANKS];
-	size_t table_half, row_half;
+	uint64_t *flag_to[LEAN_RANKS]; /* TOKEN: of row 0, likewise */
+	uint64_t *flag_in[LEAN_RANKS];
+	size_t table_half, row_half, flag_half; /* flags: not in bytes */
 	struct lean_layout at;
 	uint32_t n_workers; /* blocks that move rows; block 0 sends the table */
 	uint32_t n_units;   /* tokens of a worker: worker + i * n_workers */
 	uint32_t row_lines, image_bytes;
 	uint32_t row_bytes, scale_bytes; /* scales follow the payload */
 	uint32_t n_rounds;               /* for the block to stage a row */
+	uint32_t carry_bytes;            /* TOKEN: of a row, whole lines */
+	uint32_t own_image;
 	uint32_t weights_travel;
 	struct lean_div by_topk, by_max_topk, by_ranks, by_table_lines;
 	struct ferry_cuda_dispatch d;
@@ -99,6 +106,9 @@ struct lean_shared {
 	struct wait waits[LEAN_WARPS];
 };
 
+/* Bits of PARTS of templates: as `parts` of the argument. */
+enum { LEAN_SEND = FERRY_CUDA_SEND, LEAN_RECV = FERRY_CUDA_RECV };
+
 /* A block of the kernel. */
 struct lean {
 	const struct lean_args *a;
@@ -107,7 +117,7 @@ struct lean {
 	struct lean_shared *shared;
 	unsigned char *smem;
 	uint64_t epoch;
-	size_t table_half, row_half; /* of this epoch */
+	size_t table_half, row_half, flag_half; /* of this epoch */
 	uint32_t thread, warp, lane, team, team_lane;
 	uint32_t own; /* this rank */
 	uint32_t worker;
@@ -115,24 +125,28 @@ struct lean {
 	bool counts; /* rows of slots are wanted */
 };
 
-/* Clocks of thread 0, for whoever looks for time. */
-#ifdef LEAN_TRACE
-#define LEAN_MARK(l, i)                                                        \
-	do {                                                                   \
-		if ((l)->thread == 0)                                          \
-			((long long *)(l)                                      \
-			         ->d->op.scratch)[blockIdx.x * 16 + (i)] =     \
-				clock64();                                     \
-	} while (0)
-#else
-#define LEAN_MARK(l, i)
-#endif
-
 static __device__ __forceinline__ unsigned char *
 lean_row(const struct lean *l, uint32_t unit, uint32_t source)
 {
 	return l->smem +
-	       (unit * (uint32_t)l->ch->n_ranks + source) * l->a->at.row_stride;
+	       (unit * l->a->at.n_images + source) * l->a->at.row_stride;
+}
+
+static __device__ __forceinline__ unsigned char *
+lean_own_row(const struct lean *l, uint32_t unit)
+{
+	return lean_row(l, unit, l->a->own_image);
+}
+
+/* The carrier does not take part in barriers behind the first. */
+static __device__ __forceinline__ void lean_sync(void)
+{
+	block_sync(LEAN_THREADS);
+}
+
+static __device__ __forceinline__ bool lean_any(bool v)
+{
+	return block_any(LEAN_THREADS, v);
 }
 
 static __device__ __forceinline__ uint16_t *lean_entries(const struct lean *l,
@@ -196,12 +210,19 @@ lean_clear(const struct ferry_cuda_dispatch *d)
 		*out->n_dropped = 0;
 }
 
+static __device__ __forceinline__ int32_t
+lean_phase(const struct ferry_cuda_dispatch *d)
+{
+	return d->parts & FERRY_CUDA_SEND ? FERRY_PHASE_DISPATCH_SEND
+	                                  : FERRY_PHASE_DISPATCH_RECV;
+}
+
 /* This block ends early; the host is told, if nobody has done so yet. */
 static __device__ __noinline__ void lean_leave(const struct lean_args *a,
                                                const struct lean_shared *shared)
 {
 	const struct wait w =
-		lean_wait(&a->d, FERRY_PHASE_DISPATCH_SEND, shared->epoch);
+		lean_wait(&a->d, lean_phase(&a->d), shared->epoch);
 
 	if (threadIdx.x == 0)
 		take_poison(&w, -1);
@@ -213,7 +234,7 @@ static __device__ __noinline__ void lean_stop(const struct lean_args *a,
                                               const struct lean_shared *shared)
 {
 	const struct wait w =
-		lean_wait(&a->d, FERRY_PHASE_DISPATCH_SEND, shared->epoch);
+		lean_wait(&a->d, lean_phase(&a->d), shared->epoch);
 	struct ferry_cuda_record r =
 		record_of(FERRY_STATE, a->d.ch.rank, &w, FERRY_CUDA_BAD_ORDER);
 

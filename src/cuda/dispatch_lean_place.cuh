@@ -102,7 +102,18 @@ static __device__ __forceinline__ int64_t *task_rows(const struct lean *l)
 	return (int64_t *)(l->smem + l->a->at.rows);
 }
 
+/* TOKEN: `row` is that of the index list. By one thread. */
+static __device__ __forceinline__ void
+list_task(const struct lean *l, const struct lean_task *t, int64_t row)
+{
+	if (row >= 0 && l->d->out.index)
+		l->d->out.index[row] =
+			view_row_of(l->ch, (uint32_t)(l->epoch & 1),
+		                    (int32_t)t->source, (int32_t)t->token);
+}
+
 /* Place, weight, and the row if it is an own one. By a warp. */
+template <bool TOKEN, int32_t PARTS>
 static __device__ __forceinline__ bool
 place_task(const struct lean *l, const struct lean_task *t, uint32_t i)
 {
@@ -139,23 +150,30 @@ place_task(const struct lean *l, const struct lean_task *t, uint32_t i)
 		}
 	}
 	if (l->lane == 0) {
-		task_rows(l)[i] = row;
-		if (row >= 0 && t->source == l->own)
-			deliver(l, lean_row(l, t->unit, l->own), row);
+		if (TOKEN)
+			list_task(l, t, row);
+		else
+			task_rows(l)[i] = row;
+		if (!TOKEN && PARTS & LEAN_SEND && row >= 0 &&
+		    t->source == l->own)
+			deliver(l, lean_own_row(l, t->unit), row);
 		op->copies[to] = copy;
 	}
 	if (!op->weights)
 		return true;
-	if (row >= 0 && head->has_weights && t->source != l->own &&
+	if (row >= 0 && head->has_weights &&
+	    (!(PARTS & LEAN_SEND) || t->source != l->own) &&
 	    !receive_weight(l, t->source, at, &weight))
 		return false;
-	if (row >= 0 && head->has_weights && t->source == l->own)
+	if (PARTS & LEAN_SEND && row >= 0 && head->has_weights &&
+	    t->source == l->own)
 		weight = lean_weight(l, at);
 	if (l->lane == 0)
 		op->weights[to] = row < 0 ? 0 : weight;
 	return true;
 }
 
+template <bool TOKEN, int32_t PARTS>
 static __device__ __forceinline__ bool place_all(const struct lean *l)
 {
 	const uint32_t n = n_tasks(l);
@@ -165,11 +183,11 @@ static __device__ __forceinline__ bool place_all(const struct lean *l)
 		const struct lean_task t = task_of(l, i);
 
 		if ((int32_t)t.token >= l->shared->heads[t.source].n_tokens) {
-			if (l->lane == 0)
+			if (!TOKEN && l->lane == 0)
 				task_rows(l)[i] = -1;
 			continue;
 		}
-		if (!place_task(l, &t, i))
+		if (!place_task<TOKEN, PARTS>(l, &t, i))
 			return false;
 	}
 	return true;

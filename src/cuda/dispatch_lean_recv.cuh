@@ -8,7 +8,10 @@
 
 #include "dispatch_lean_place.cuh"
 
-/* A header, without its last 8 bytes, which are reserved. By one team. */
+/*
+ * A header, without its last 8 bytes, which are reserved. By one team; others
+ * look at table_lines, which leaves 0 once, by an exchange.
+ */
 static __device__ __forceinline__ void
 keep_head(const struct lean *l, uint32_t rank, uint64_t a, uint64_t b)
 {
@@ -34,8 +37,8 @@ keep_head(const struct lean *l, uint32_t rank, uint64_t a, uint64_t b)
 		atomicOr(&l->shared->odd, LEAN_LOOK);
 	shared->n[rank] = n;
 	fence_acq_rel_cta();
-	shared->table_lines[rank] =
-		((uint32_t)sizeof(*t) + n * 4 + LINE_DATA - 1) / LINE_DATA;
+	atomicExch(&l->shared->table_lines[rank],
+	           ((uint32_t)sizeof(*t) + n * 4 + LINE_DATA - 1) / LINE_DATA);
 }
 
 /* Two neighbouring entries of a table. */
@@ -152,12 +155,13 @@ static __device__ __forceinline__ void keep_guess(const struct lean *l,
 }
 
 /* All lines of the peers' tables but weights. False: the channel has ended. */
+template <int32_t PARTS>
 static __device__ __forceinline__ bool
 receive_tables(const struct lean *l, uint32_t likely, struct lean_guess *g)
 {
 	const volatile struct lean_shared *shared = l->shared;
-	const uint32_t n =
-		(uint32_t)(l->ch->n_ranks - 1) * l->a->by_table_lines.by;
+	const uint32_t n = (uint32_t)(l->ch->n_ranks - (PARTS & LEAN_SEND)) *
+	                   l->a->by_table_lines.by;
 	uint32_t n_looks = 0;
 
 #pragma unroll 1
@@ -165,7 +169,8 @@ receive_tables(const struct lean *l, uint32_t likely, struct lean_guess *g)
 		const uint32_t q =
 			i < n ? lean_quotient(i, l->a->by_table_lines) : 0;
 		const uint32_t line = i - q * l->a->by_table_lines.by;
-		const uint32_t rank = q < l->own ? q : q + 1;
+		const uint32_t rank =
+			!(PARTS & LEAN_SEND) || q < l->own ? q : q + 1;
 		const unsigned char *at = l->a->table_in[rank] + l->table_half +
 		                          (size_t)line * LINE_BYTES +
 		                          l->team_lane * 16;
@@ -289,6 +294,7 @@ static __device__ __forceinline__ bool receive_rows(const struct lean *l,
 }
 
 /* Rows of peers to their places, by the warps that placed them. */
+template <int32_t PARTS>
 static __device__ __forceinline__ void deliver_rows(const struct lean *l)
 {
 	const uint32_t n = n_tasks(l);
@@ -298,7 +304,7 @@ static __device__ __forceinline__ void deliver_rows(const struct lean *l)
 		const int64_t row = task_rows(l)[i];
 		const struct lean_task t = task_of(l, i);
 
-		if (row >= 0 && t.source != l->own)
+		if (row >= 0 && (!(PARTS & LEAN_SEND) || t.source != l->own))
 			deliver(l, lean_row(l, t.unit, t.source), row);
 	}
 }
@@ -319,11 +325,11 @@ static __device__ __forceinline__ bool finds_overflow(const struct lean *l)
 			          (uint32_t)rank_of_slot(ch, s));
 			lacks = true;
 		}
-	if (!__syncthreads_or(lacks))
+	if (!lean_any(lacks))
 		return false;
 	if (l->thread == 0)
 		lean_overflows(l->a, l->shared, lean_counts(l));
-	__syncthreads();
+	lean_sync();
 	return true;
 }
 
@@ -350,7 +356,7 @@ static __device__ __forceinline__ bool tell_counts(const struct lean *l)
 
 	if (l->lane == 0 && wanted)
 		atomicAdd(&l->shared->n_rows, wanted);
-	__syncthreads();
+	lean_sync();
 	sum -= rows;
 #pragma unroll
 	for (uint32_t w = 0; w < LEAN_WARPS; w++)
@@ -370,11 +376,12 @@ static __device__ __forceinline__ bool tell_counts(const struct lean *l)
 		*out->n_rows = l->shared->n_rows;
 	if (s == 0 && out->n_dropped)
 		*out->n_dropped = 0;
+	LEAN_MARK(l, 11);
 	/* Orders them before the look, as lean_clear does after. */
 	if (s <= n)
 		fence_sc_gpu();
-	__syncthreads();
-	return !__syncthreads_or(s == 0 && is_broken(ch));
+	lean_sync();
+	return !lean_any(s == 0 && is_broken(ch));
 }
 
 #endif

@@ -207,6 +207,7 @@ static __device__ __forceinline__ uint32_t token_of(const struct lean *l,
  * Ids and own rows into shared memory: everything is asked for before
  * anything is looked at.
  */
+template <bool IDS>
 static __device__ __forceinline__ void stage(const struct lean *l, uint32_t n,
                                              uint32_t n_tokens)
 {
@@ -217,16 +218,16 @@ static __device__ __forceinline__ void stage(const struct lean *l, uint32_t n,
 
 #pragma unroll
 	for (uint32_t j = 0; j < OPEN; j++)
-		if (l->thread + j * LEAN_THREADS < n)
+		if (IDS && l->thread + j * LEAN_THREADS < n)
 			entry[j] = load_entry(l, l->thread + j * LEAN_THREADS);
 	if (has_row)
 		piece = load_piece(l, l->worker, 0);
 #pragma unroll
 	for (uint32_t j = 0; j < OPEN; j++)
-		if (l->thread + j * LEAN_THREADS < n)
+		if (IDS && l->thread + j * LEAN_THREADS < n)
 			keep_own(l, l->thread + j * LEAN_THREADS, &entry[j]);
 #pragma unroll 1
-	for (uint32_t e = l->thread + OPEN * LEAN_THREADS; e < n;
+	for (uint32_t e = l->thread + OPEN * LEAN_THREADS; IDS && e < n;
 	     e += LEAN_THREADS) {
 		entry[0] = load_entry(l, e);
 		keep_own(l, e, &entry[0]);
@@ -235,7 +236,7 @@ static __device__ __forceinline__ void stage(const struct lean *l, uint32_t n,
 		return;
 #pragma unroll 1
 	for (uint32_t u = 0; u < l->a->n_units; u++) {
-		unsigned char *image = lean_row(l, u, l->own);
+		unsigned char *image = lean_own_row(l, u);
 
 		if (token_of(l, u) >= n_tokens)
 			break;
@@ -285,7 +286,7 @@ static __device__ __forceinline__ void send_rows(const struct lean *l,
 		const uint32_t bits =
 			serving(l, l->own, token, l->a->by_topk.by);
 		const unsigned char *from =
-			lean_row(l, u, l->own) + l->team_lane * 16;
+			lean_own_row(l, u) + l->team_lane * 16;
 
 #pragma unroll 1
 		for (uint32_t r = l->own + 1; r < l->own + n_ranks; r++) {
@@ -372,13 +373,15 @@ static __device__ __forceinline__ uint64_t table_word(const struct lean *l,
 	return 0;
 }
 
+template <int32_t PARTS>
 static __device__ __forceinline__ void
 send_table_line(const struct lean *l, uint32_t line, uint64_t a, uint64_t b)
 {
 	const uint32_t n_ranks = (uint32_t)l->ch->n_ranks;
 
 #pragma unroll 1
-	for (uint32_t r = l->own + 1; r < l->own + n_ranks; r++) {
+	for (uint32_t r = l->own + 1;
+	     r < l->own + n_ranks + !(PARTS & LEAN_RECV); r++) {
 		const uint32_t to = r < n_ranks ? r : r - n_ranks;
 
 		line_store(l->a->table_to[to] + l->table_half +
@@ -388,6 +391,7 @@ send_table_line(const struct lean *l, uint32_t line, uint64_t a, uint64_t b)
 }
 
 /* The own table to all peers; the first warp has made the header. */
+template <int32_t PARTS>
 static __device__ __forceinline__ void send_table(const struct lean *l,
                                                   uint32_t n)
 {
@@ -402,7 +406,8 @@ static __device__ __forceinline__ void send_table(const struct lean *l,
 			l->team_lane * 2;
 		const bool used = l->team_lane < 4;
 
-		send_table_line(l, 0, used ? head[0] : 0, used ? head[1] : 0);
+		send_table_line<PARTS>(l, 0, used ? head[0] : 0,
+		                       used ? head[1] : 0);
 	}
 #pragma unroll 1
 	for (uint32_t i = l->team ? l->team : LEAN_TEAMS; i < n_lines;
@@ -413,12 +418,13 @@ static __device__ __forceinline__ void send_table(const struct lean *l,
 		const bool before = i == 1 && l->team_lane == 0;
 		const uint32_t w = before ? 0u - 2 : first;
 
-		send_table_line(l, i,
-		                before ? 0
-		                       : table_word(l, w, n) |
-		                                 table_word(l, w + 1, n) << 32,
-		                table_word(l, w + 2, n) |
-		                        table_word(l, w + 3, n) << 32);
+		send_table_line<PARTS>(l, i,
+		                       before ? 0
+		                              : table_word(l, w, n) |
+		                                        table_word(l, w + 1, n)
+		                                                << 32,
+		                       table_word(l, w + 2, n) |
+		                               table_word(l, w + 3, n) << 32);
 	}
 }
 

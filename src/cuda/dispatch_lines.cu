@@ -51,6 +51,7 @@
 #include "../proto/slot_state.h"
 #include "cuda_kernels.h"
 #include "dispatch_lean.h"
+#include "dispatch_lean_trace.cuh"
 #include "dispatch_lines_out.cuh"
 #include "dispatch_lines_send.cuh"
 
@@ -456,8 +457,7 @@ static const char *refuse(const struct ferry_cuda_channel *ch)
 static size_t scratch_bytes(const struct ferry_cuda_channel *ch, int32_t ctas)
 {
 	(void)ch;
-	(void)ctas;
-	return 0;
+	return lean_trace_bytes(ctas);
 }
 
 static int load(const struct ferry_cuda_channel *ch, struct ferry_cuda_fit *fit)

@@ -85,7 +85,9 @@ static __device__ __forceinline__ void keep_entries(const struct lines *l,
 
 /*
  * Line 0: the header, without its last 8 bytes, which are reserved. Who waits
- * for other lines of the table learns how many there are. By one team.
+ * for other lines of the table learns how many there are, once: table_lines
+ * goes from 0 to that, by an exchange, as others look at it meanwhile. By one
+ * team.
  */
 static __device__ __forceinline__ void
 keep_head(const struct lines *l, int32_t rank, uint64_t a, uint64_t b)
@@ -106,7 +108,7 @@ keep_head(const struct lines *l, int32_t rank, uint64_t a, uint64_t b)
 		atomicMin(&l->shared->refusal, (uint32_t)rank);
 	shared->table_n[rank] = size.n;
 	fence_acq_rel_cta();
-	shared->table_lines[rank] = size.n_lines;
+	atomicExch(&l->shared->table_lines[rank], size.n_lines);
 }
 
 /* A line of a table that a team waits for. */

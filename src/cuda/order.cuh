@@ -157,6 +157,29 @@ static __device__ __forceinline__ uint32_t cas_acq_rel_gpu(uint32_t *p,
 	return old;
 }
 
+/* A barrier of the first n threads of a block, whole warps. */
+static __device__ __forceinline__ void block_sync(uint32_t n)
+{
+	asm volatile("barrier.cta.sync 1, %0;" ::"r"(n) : "memory");
+}
+
+/* The same: is v true for any of them? */
+static __device__ __forceinline__ bool block_any(uint32_t n, bool v)
+{
+	uint32_t any;
+
+	asm volatile("{\n"
+	             ".reg .pred p, q;\n"
+	             "setp.ne.u32 p, %2, 0;\n"
+	             "barrier.cta.red.or.pred q, 1, %1, p;\n"
+	             "selp.u32 %0, 1, 0, q;\n"
+	             "}\n"
+	             : "=r"(any)
+	             : "r"(n), "r"((uint32_t)v)
+	             : "memory");
+	return any;
+}
+
 /* Among the threads of a block. */
 static __device__ __forceinline__ void fence_acq_rel_cta(void)
 {

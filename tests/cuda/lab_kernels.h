@@ -6,6 +6,7 @@
 #ifndef LAB_KERNELS_H
 #define LAB_KERNELS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct CUstream_st;
@@ -24,6 +25,21 @@ int lab_hold(const uint32_t *word, uint64_t limit_ns,
 /* Adds `addend` to each of n numbers. */
 int lab_add(uint32_t *numbers, uint32_t n, uint32_t addend,
             struct CUstream_st *stream);
+
+struct lab_copies {
+	int32_t n;
+	struct {
+		uint8_t *to;
+		const uint8_t *from;
+		size_t bytes;
+	} of[24];
+};
+/*
+ * Copies after so long, and lets the next kernel start before, if that was
+ * launched so (programmatic stream serialization).
+ */
+int lab_copy_late(const struct lab_copies *copies, uint64_t ns,
+                  struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }
