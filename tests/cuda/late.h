@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A kernel that is late with what it writes, yet lets the next one in its stream
- * start: what test_cuda_early puts in front of combine.
+ * A kernel that is late with what it writes, yet lets the next one in its
+ * stream start: what test_cuda_early puts in front of combine.
  */
 #ifndef LATE_H
 #define LATE_H
