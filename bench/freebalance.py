@@ -72,6 +72,14 @@ class Bench:
               file=sys.stderr, flush=True)
         return result
 
+    def write(self, path):
+        """What was found so far: who is stopped loses one part."""
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"schema": "ferry-freebalance-1", "meta": self.meta,
+                       "cores": len(os.sched_getaffinity(0)),
+                       "rows": self.rows}, file, separators=(",", ":"))
+            file.write("\n")
+
     def steps(self):
         """Options for the number of steps of a text."""
         return f"--steps {1 if self.quick else 3}"
@@ -128,7 +136,7 @@ def replicas(bench):
 
 def cores(bench):
     """As many ranks as cores, 2 at least: what it costs, and what it gains."""
-    ranks = max(2, min(8, os.cpu_count() or 2))
+    ranks = max(2, min(8, len(os.sched_getaffinity(0))))
     for _ in range(bench.repeats):
         for start in ("even", "hot"):
             bench.prefill(f"cores-{start}", f"--ranks {ranks} --order by-text "
@@ -149,15 +157,10 @@ def main():
     bench = Bench(args)
     with tempfile.TemporaryDirectory() as folder:
         by_text(bench, pathlib.Path(folder))
-    mixed(bench)
-    lengths(bench)
-    replicas(bench)
-    cores(bench)
-    with open(args.result, "w", encoding="utf-8") as file:
-        json.dump({"schema": "ferry-freebalance-1", "meta": bench.meta,
-                   "cores": os.cpu_count(), "rows": bench.rows}, file,
-                  separators=(",", ":"))
-        file.write("\n")
+    bench.write(args.result)
+    for part in (mixed, lengths, replicas, cores):
+        part(bench)
+        bench.write(args.result)
 
 
 if __name__ == "__main__":

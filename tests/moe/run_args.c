@@ -84,7 +84,7 @@ static void find_gpus(void)
 	 */
 	if (run_args.kind == RANKS_THREADS)
 		setenv("CUDA_DEVICE_MAX_CONNECTIONS",
-		       run_args.few_ranks ? "16" : "32", 0);
+		       run_args.few_ranks ? "16" : "32", 1);
 }
 
 void run_args_read(int argc, char **argv)
