@@ -36,7 +36,7 @@
 #include "combine_chunks_copy.cuh"
 #include "combine_chunks_recv.cuh"
 #include "combine_chunks_send.cuh"
-#include "cuda_kernels.h"
+#include "resident.cuh"
 
 template <int DTYPE, int HOW>
 static __global__ void __launch_bounds__(THREADS, 1)
@@ -106,23 +106,17 @@ static size_t scratch_bytes(const struct ferry_cuda_channel *ch, int32_t ctas)
 static int load(const struct ferry_cuda_channel *ch, struct ferry_cuda_fit *fit)
 {
 	const int bytes = STAGES * STAGE_BYTES;
-	int ctas = 0;
+	cudaError_t error = cudaSuccess;
 
-	for (int how = 0; how < N_HOWS; how++) {
+	*fit = resident_begin(THREADS, bytes);
+	for (int how = 0; how < N_HOWS && !error; how++) {
 		const void *k = (const void *)kernel_of(ch->combine_dtype, how);
-		cudaError_t error = cudaFuncSetAttribute(
-			k, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 
-		if (error == cudaSuccess)
-			error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-				&ctas, k, THREADS, (size_t)bytes);
-		if (error != cudaSuccess)
-			return (int)error;
+		error = resident_load(k, bytes);
+		if (!error)
+			error = resident_count(k, fit);
 	}
-	fit->threads = THREADS;
-	fit->smem_bytes = bytes;
-	fit->ctas_per_sm = ctas;
-	return cudaSuccess;
+	return error;
 }
 
 static int launch(const struct ferry_cuda_combine *args, int32_t ctas,

@@ -42,7 +42,7 @@
 #include "combine_early.cuh"
 #include "combine_lines_recv.cuh"
 #include "combine_lines_send.cuh"
-#include "cuda_kernels.h"
+#include "resident.cuh"
 
 /* Crews of a launch that does both; else all warps are of one. */
 template <int WAY>
@@ -152,24 +152,17 @@ static size_t scratch_bytes(const struct ferry_cuda_channel *ch, int32_t ctas)
 
 static int load(const struct ferry_cuda_channel *ch, struct ferry_cuda_fit *fit)
 {
-	int ctas = 0;
+	cudaError_t error = cudaSuccess;
 
-	for (int way = 0; way < 2 * N_HOWS; way++) {
+	*fit = resident_begin(THREADS, BOX_BYTES);
+	for (int way = 0; way < 2 * N_HOWS && !error; way++) {
 		const void *k = (const void *)kernel_of(ch->combine_dtype, way);
-		cudaError_t error = cudaFuncSetAttribute(
-			k, cudaFuncAttributeMaxDynamicSharedMemorySize,
-			BOX_BYTES);
 
-		if (error == cudaSuccess)
-			error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-				&ctas, k, THREADS, BOX_BYTES);
-		if (error != cudaSuccess)
-			return (int)error;
+		error = resident_load(k, BOX_BYTES);
+		if (!error)
+			error = resident_count(k, fit);
 	}
-	fit->threads = THREADS;
-	fit->smem_bytes = BOX_BYTES;
-	fit->ctas_per_sm = ctas;
-	return cudaSuccess;
+	return error;
 }
 
 static int64_t stripes_of(const struct ferry_cuda_combine *a)

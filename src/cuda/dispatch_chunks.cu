@@ -56,6 +56,7 @@
 #include "../proto/slot_state.h"
 #include "cuda_kernels.h"
 #include "dispatch_chunks_plan.cuh"
+#include "resident.cuh"
 
 struct start {
 	uint64_t epoch;
@@ -369,21 +370,11 @@ static size_t scratch_bytes(const struct ferry_cuda_channel *ch, int32_t ctas)
 
 static int load(const struct ferry_cuda_channel *ch, struct ferry_cuda_fit *fit)
 {
-	const int bytes = (int)chunks_ring_bytes(ch);
-	int n = 0;
-	cudaError_t error = cudaFuncSetAttribute(
-		dispatch_chunks, cudaFuncAttributeMaxDynamicSharedMemorySize,
-		CHUNKS_RING_BYTES);
+	const void *k = (const void *)dispatch_chunks;
+	const cudaError_t error = resident_load(k, CHUNKS_RING_BYTES);
 
-	if (!error)
-		error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-			&n, dispatch_chunks, CHUNKS_THREADS, (size_t)bytes);
-	if (error)
-		return error;
-	fit->threads = CHUNKS_THREADS;
-	fit->smem_bytes = bytes;
-	fit->ctas_per_sm = n;
-	return 0;
+	*fit = resident_begin(CHUNKS_THREADS, (int)chunks_ring_bytes(ch));
+	return error ? error : resident_count(k, fit);
 }
 
 static int launch(const struct ferry_cuda_dispatch *args, int32_t ctas,

@@ -64,6 +64,7 @@
 #include "dispatch_lean_begin.cuh"
 #include "dispatch_lean_recv.cuh"
 #include "dispatch_lean_token.cuh"
+#include "resident.cuh"
 
 /* After the tables are in: may the block go on? */
 static __device__ __forceinline__ bool is_agreed(const struct lean *l)
@@ -386,9 +387,8 @@ int ferry_dispatch_lean_load(void)
 
 	for (int i = 0; i < 8 && error == cudaSuccess; i++)
 		if (kernels[i / 4][i % 4])
-			error = cudaFuncSetAttribute(
-				kernels[i / 4][i % 4],
-				cudaFuncAttributeMaxDynamicSharedMemorySize,
+			error = resident_load(
+				(const void *)kernels[i / 4][i % 4],
 				LEAN_SMEM_BYTES);
 	return error;
 }

@@ -54,6 +54,7 @@
 #include "dispatch_lean_trace.cuh"
 #include "dispatch_lines_out.cuh"
 #include "dispatch_lines_send.cuh"
+#include "resident.cuh"
 
 /* What the slot and the poison say. */
 struct lines_slot {
@@ -462,21 +463,13 @@ static size_t scratch_bytes(const struct ferry_cuda_channel *ch, int32_t ctas)
 
 static int load(const struct ferry_cuda_channel *ch, struct ferry_cuda_fit *fit)
 {
-	const int bytes = (int)lines_layout_of(ch).bytes;
-	int ctas = 0;
-	cudaError_t error = cudaFuncSetAttribute(
-		dispatch_lines, cudaFuncAttributeMaxDynamicSharedMemorySize,
-		LINES_SMEM_BYTES);
+	const void *k = (const void *)dispatch_lines;
+	cudaError_t error = resident_load(k, LINES_SMEM_BYTES);
 
-	if (error == cudaSuccess)
+	*fit = resident_begin(LINES_THREADS, (int)lines_layout_of(ch).bytes);
+	if (!error)
 		error = (cudaError_t)ferry_dispatch_lean_load();
-	if (error == cudaSuccess)
-		error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-			&ctas, dispatch_lines, LINES_THREADS, (size_t)bytes);
-	if (error != cudaSuccess)
-		return error;
-	*fit = {LINES_THREADS, bytes, ctas};
-	return cudaSuccess;
+	return error ? error : resident_count(k, fit);
 }
 
 /* Blocks that find something to do, at most `ctas`. */
