@@ -22,7 +22,10 @@ run_commands() {
 		n=$((n + 1))
 		sh -c "$line" >out 2>&1 </dev/null && continue
 		status=$?
-		[ $status = 77 ] && { [ "$1" != guide.md ] && continue || break; }
+		if [ $status = 77 ]; then
+			[ "$1" = guide.md ] && break
+			continue
+		fi
 		failed=$((failed + 1))
 		echo "$1: status $status: $line"
 		cat out
