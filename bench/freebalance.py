@@ -85,15 +85,19 @@ class Bench:
         return f"--steps {1 if self.quick else 3}"
 
 
-def by_text(bench, folder):
-    """Every text for itself, after a warm-up on a little of each of them: what
-    history knows before it meets the text."""
-    history = folder / "history.txt"
-    with open(history, "wb") as file:
-        for text in bench.texts:
+def write_history(texts, path):
+    """A little of each text, whole lines, so that no character is cut: what
+    history knows before it meets a text."""
+    with open(path, "wb") as file:
+        for text in texts:
             part = text.read_bytes()[-HISTORY_BYTES:]
-            # Whole lines, so that no character is cut.
             file.write(part[part.find(b"\n") + 1:])
+
+
+def by_text(bench, folder):
+    """Every text for itself, after a warm-up on a little of each of them."""
+    history = folder / "history.txt"
+    write_history(bench.texts, history)
     probe = bench.prefill("probe", "--balance off --warm-up 0 "
                           f"{bench.steps()}", [history])
     warm_up = probe["runs"][0]["steps"]

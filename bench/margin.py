@@ -16,15 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-HISTORY_BYTES = 24576
-
-
-def history(texts, path):
-    """A little of each text, whole lines: the warm-up of one text after another."""
-    with open(path, "wb") as file:
-        for text in texts:
-            part = text.read_bytes()[-HISTORY_BYTES:]
-            file.write(part[part.find(b"\n") + 1:])
+from freebalance import write_history
 
 
 def runs(texts, past):
@@ -78,7 +70,7 @@ def main():
     print("|---" * (3 + len(ways)) + "|")
     with tempfile.TemporaryDirectory() as folder:
         past = pathlib.Path(folder) / "history.txt"
-        history(texts, past)
+        write_history(texts, past)
         for name, policy, options in runs(texts, past):
             found = [measure(args, policy, options, more) for _, more in ways]
             print(f"| {name} | {policy} | {found[0]['ratio_before']:.3f} | "

@@ -15,7 +15,6 @@
 #include <cmocka.h>
 
 #include "lab.h"
-#include "late.h"
 #include "moe/drive_inner.h"
 
 enum { MAX_TOKENS = 24, LATE_NS = 100000, N_ROUNDS = 4 };
@@ -39,10 +38,12 @@ struct kept {
 	struct mirror y, sum;
 };
 
-static struct late_copy copy_of(const struct mirror *to,
-                                const struct mirror *from, size_t bytes)
+static void add_copy(struct lab_copies *copies, const struct mirror *to,
+                     const struct mirror *from, size_t bytes)
 {
-	return (struct late_copy){to->device, from->device, bytes};
+	copies->of[copies->n].to = to->device;
+	copies->of[copies->n].from = from->device;
+	copies->of[copies->n++].bytes = bytes;
 }
 
 /*
@@ -53,16 +54,16 @@ static struct late_copy copy_of(const struct mirror *to,
 static void issue_two(struct drive_op *op, const struct kept *k,
                       const struct kept *old, struct CUstream_st *stream)
 {
-	const struct late_copy none = {NULL, NULL, 0};
-	const struct late_copy y = copy_of(&op->y, &k->y, k->y.bytes);
-	const struct late_copy sum = copy_of(&k->sum, &op->sum, k->sum.bytes);
-	const struct late_copy y_old = copy_of(&op->y, &old->y, old->y.bytes);
+	struct lab_copies before = {0}, between = {0};
 
+	add_copy(&before, &op->y, &k->y, k->y.bytes);
+	add_copy(&between, &k->sum, &op->sum, k->sum.bytes);
+	add_copy(&between, &op->y, &old->y, old->y.bytes);
 	RANKS_OK(drive_issue(op, DRIVE_DISPATCH, stream));
-	LAB_OK(late_launch(&none, &y, LATE_NS, stream));
+	LAB_OK(lab_copy_late(&before, LATE_NS, stream));
 	RANKS_OK(drive_issue(op, DRIVE_COMBINE, stream));
 	RANKS_OK(drive_issue(op, DRIVE_DISPATCH, stream));
-	LAB_OK(late_launch(&sum, &y_old, LATE_NS, stream));
+	LAB_OK(lab_copy_late(&between, LATE_NS, stream));
 	RANKS_OK(drive_issue(op, DRIVE_COMBINE, stream));
 }
 
