@@ -223,7 +223,7 @@ enum ferry_status ferry_cpu_dispatch_recv(struct ferry_moe *moe, int32_t slot,
 	ferry_cpu_flow_begin(&r.flow, moe, op, FERRY_PHASE_DISPATCH_RECV);
 	count_sources(&r);
 	r.far = (size_t)op->route.n_copies * op->row_bytes *
-	                (size_t)moe->world->n_host_ranks >
+	                (size_t)moe->world->n_machine_ranks >
 	        FAR_BYTES;
 	FERRY_TRY(take_rows(&r));
 	FERRY_TRY(ferry_cpu_flow_finish_recv(&r.flow));

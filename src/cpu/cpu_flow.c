@@ -61,7 +61,7 @@ void ferry_cpu_flow_expect(struct cpu_flow *flow, int64_t n_rows)
 {
 	const size_t own = (size_t)n_rows * flow->wire_bytes;
 
-	flow->far = own * (size_t)flow->moe->world->n_host_ranks >
+	flow->far = own * (size_t)flow->moe->world->n_machine_ranks >
 	            CPU_SHARED_CACHE_BYTES;
 }
 

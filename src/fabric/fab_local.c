@@ -62,6 +62,10 @@ static int probe(const struct ferry_world *world,
 		         "ranks are not threads of one team");
 		return 0;
 	}
+	if (world->n_nodes > 1) {
+		ferry_place_say_hosts(world, reason, FERRY_REASON_BYTES);
+		return 0;
+	}
 	snprintf(reason, FERRY_REASON_BYTES, "%s",
 	         world->n_ranks > 1 ? "all ranks are threads of one team"
 	                            : "a world of one rank");

@@ -20,6 +20,7 @@
 #include "../boot/team.h"
 #include "../core/clock.h"
 #include "p2p_inner.h"
+#include "place.h"
 #include "registry.h"
 
 enum {
@@ -38,8 +39,7 @@ static int probe(const struct ferry_world *world,
 	if (!world)
 		return ferry_gpu_sighted(reason) ? SCORE : 0;
 	if (world->n_nodes > 1) {
-		snprintf(reason, FERRY_REASON_BYTES, "ranks are on %d hosts",
-		         world->n_nodes);
+		ferry_place_say_hosts(world, reason, FERRY_REASON_BYTES);
 		return 0;
 	}
 	snprintf(reason, FERRY_REASON_BYTES, "all ranks have GPUs of one host");

@@ -2,7 +2,8 @@
 /*
  * Fabric shm: ranks are processes of one host, a peer's memory is a mapping.
  * The kernel counts the mappings, so that neither a close nor a crash takes
- * memory away from somebody who still writes to it.
+ * memory away from somebody who still writes to it. Under a network it maps
+ * only some of the peers.
  */
 #include <errno.h>
 #include <poll.h>
@@ -22,6 +23,7 @@ enum { SCORE = 50 };
 
 struct shm_fabric {
 	struct ferry_fabric fabric;
+	enum ferry_reach reach;
 	bool file;   /* named files instead of memfd */
 	int *pidfds; /* [n_ranks], -1: none */
 };
@@ -60,31 +62,50 @@ static int probe(const struct ferry_world *world,
 	if (!world)
 		return probe_machine(reason);
 	if (world->n_nodes > 1) {
-		snprintf(reason, FERRY_REASON_BYTES, "ranks are on %d hosts",
-		         world->n_nodes);
+		ferry_place_say_hosts(world, reason, FERRY_REASON_BYTES);
 		return 0;
 	}
 	snprintf(reason, FERRY_REASON_BYTES, "all ranks are on one host");
 	return SCORE;
 }
 
-/* /proc/PID only means the same process within one pid namespace. */
-static bool proc_is_shared(const struct ferry_world *world)
+static bool same_proc(const struct ferry_world *world, int32_t peer)
 {
-	const uint64_t ns = world->places[0].pid_ns;
+	const uint64_t ns = world->places[world->rank].pid_ns;
 
-	for (int32_t r = 0; r < world->n_ranks; r++)
-		if (world->places[r].pid_ns != ns)
-			return false;
-	return ns != 0;
+	return ns && world->places[peer].pid_ns == ns;
 }
 
-static bool wants_file(const struct ferry_world *world)
+static bool reaches(const struct shm_fabric *f, int32_t peer)
 {
-	const char *shm = world->ctx.opt.shm;
+	const struct ferry_world *world = f->fabric.world;
+	const struct ferry_place *own = &world->places[world->rank];
+
+	switch (f->reach) {
+	case FERRY_REACH_SELF:
+		return peer == world->rank;
+	case FERRY_REACH_HOST:
+		return ferry_place_same_host(&world->places[peer], own);
+	default:
+		return ferry_place_same_machine(&world->places[peer], own);
+	}
+}
+
+/* /proc/PID only means the same process within one pid namespace. */
+static bool proc_is_shared(const struct shm_fabric *f)
+{
+	for (int32_t r = 0; r < f->fabric.world->n_ranks; r++)
+		if (reaches(f, r) && !same_proc(f->fabric.world, r))
+			return false;
+	return true;
+}
+
+static bool wants_file(const struct shm_fabric *f)
+{
+	const char *shm = f->fabric.world->ctx.opt.shm;
 
 	if (!strcmp(shm, "auto"))
-		return !proc_is_shared(world);
+		return !proc_is_shared(f);
 	return !strcmp(shm, "file");
 }
 
@@ -97,9 +118,11 @@ static enum ferry_status watch(struct shm_fabric *f, int32_t peer)
 	struct ferry_world *world = f->fabric.world;
 	const struct ferry_place *place = &world->places[peer];
 
+	const struct ferry_place *own = &world->places[world->rank];
+
 	f->pidfds[peer] = -1;
-	if (!proc_is_shared(world) ||
-	    ferry_place_same_process(place, &world->places[world->rank]))
+	if ((!reaches(f, peer) && !ferry_place_same_host(place, own)) ||
+	    !same_proc(world, peer) || ferry_place_same_process(place, own))
 		return FERRY_OK;
 	f->pidfds[peer] = (int)syscall(SYS_pidfd_open, place->pid, 0);
 	if (f->pidfds[peer] < 0 && errno == ESRCH)
@@ -121,8 +144,9 @@ static void close_shm(struct ferry_fabric *fabric)
 	free(f);
 }
 
-static enum ferry_status open_shm(struct ferry_world *world,
-                                  struct ferry_fabric **fabric)
+enum ferry_status ferry_fabric_shm_open(struct ferry_world *world,
+                                        enum ferry_reach reach,
+                                        struct ferry_fabric **fabric)
 {
 	struct shm_fabric *f = calloc(1, sizeof(*f));
 	enum ferry_status status = FERRY_OK;
@@ -136,7 +160,8 @@ static enum ferry_status open_shm(struct ferry_world *world,
 	}
 	f->fabric.ops = &ferry_fabric_shm;
 	f->fabric.world = world;
-	f->file = wants_file(world);
+	f->reach = reach;
+	f->file = wants_file(f);
 	for (int32_t r = 0; r < world->n_ranks; r++)
 		f->pidfds[r] = -1;
 	for (int32_t r = 0; status == FERRY_OK && r < world->n_ranks; r++)
@@ -147,6 +172,12 @@ static enum ferry_status open_shm(struct ferry_world *world,
 	}
 	*fabric = &f->fabric;
 	return FERRY_OK;
+}
+
+static enum ferry_status open_shm(struct ferry_world *world,
+                                  struct ferry_fabric **fabric)
+{
+	return ferry_fabric_shm_open(world, FERRY_REACH_HOST, fabric);
 }
 
 static void mem_seal(struct ferry_mem *mem)
@@ -208,12 +239,13 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric,
 static enum ferry_status mem_attach(struct ferry_mem *mem,
                                     const uint8_t *handles)
 {
+	const struct shm_fabric *f = (const struct shm_fabric *)mem->fabric;
 	struct shm_mem *m = (struct shm_mem *)mem;
 	struct ferry_world *world = mem->fabric->world;
 	struct ferry_shm_handle handle;
 
 	for (int32_t r = 0; r < world->n_ranks; r++) {
-		if (r == world->rank)
+		if (r == world->rank || !reaches(f, r))
 			continue;
 		memcpy(&handle, handles + (size_t)r * FERRY_HANDLE_BYTES,
 		       sizeof(handle));
@@ -227,6 +259,13 @@ static enum ferry_status mem_attach(struct ferry_mem *mem,
 			ferry_shm_find(&world->ctx, r, &handle, &m->bases[r]));
 	}
 	return FERRY_OK;
+}
+
+static uint32_t caps(const struct ferry_mem *mem, int32_t peer)
+{
+	if (!((const struct shm_mem *)mem)->bases[peer])
+		return 0;
+	return ferry_fabric_caps_ldst(mem, peer);
 }
 
 static void *control(const struct ferry_mem *mem, int32_t peer)
@@ -256,7 +295,7 @@ const struct ferry_fabric_ops ferry_fabric_shm = {
 	.mem_attach = mem_attach,
 	.mem_seal = mem_seal,
 	.mem_destroy = mem_destroy,
-	.caps = ferry_fabric_caps_ldst,
+	.caps = caps,
 	.control = control,
 	.data = ferry_fabric_data_behind,
 	.max_put = ferry_fabric_max_put_unbounded,

@@ -11,14 +11,15 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
+#include "../boot/team.h"
 #include "../core/bits.h"
 #include "../core/clock.h"
 #include "../core/thread.h"
+#include "place.h"
 #include "registry.h"
 #include "segment.h"
 
 enum {
-	SCORE = 1,
 	QUEUE = 16,
 	MAX_PUT_BYTES = 8192, /* rows are split */
 };
@@ -59,30 +60,31 @@ static struct wire_mem *wire(struct ferry_mem *mem)
 	return (struct wire_mem *)mem;
 }
 
-static const struct ferry_fabric_ops *inner_ops(const struct ferry_world *world,
-                                                char reason[FERRY_REASON_BYTES])
-{
-	if (ferry_fabric_local.probe(world, reason) > 0)
-		return &ferry_fabric_local;
-	if (ferry_fabric_shm.probe(world, reason) > 0)
-		return &ferry_fabric_shm;
-	return NULL;
-}
-
 static int probe(const struct ferry_world *world,
                  char reason[FERRY_REASON_BYTES])
 {
-	if (!inner_ops(world, reason))
+	if (world && ferry_place_machine_ranks(world->places, world->n_ranks,
+	                                       0) < world->n_ranks) {
+		snprintf(reason, FERRY_REASON_BYTES,
+		         "ranks are on more than one machine");
 		return 0;
+	}
 	snprintf(reason, FERRY_REASON_BYTES,
 	         "for tests: put only, any order, delays");
-	return SCORE;
+	return FERRY_SCORE_BY_NAME;
+}
+
+static enum ferry_status open_inner(struct ferry_world *world,
+                                    struct ferry_fabric **inner)
+{
+	if (world->n_ranks == 1 || ferry_boot_is_team(world->boot))
+		return ferry_fabric_local.open(world, inner);
+	return ferry_fabric_shm_open(world, FERRY_REACH_MACHINE, inner);
 }
 
 static enum ferry_status open_wire(struct ferry_world *world,
                                    struct ferry_fabric **fabric)
 {
-	char reason[FERRY_REASON_BYTES];
 	struct wire_fabric *f = calloc(1, sizeof(*f));
 	enum ferry_status status;
 
@@ -91,7 +93,7 @@ static enum ferry_status open_wire(struct ferry_world *world,
 		                  "wire: state of %zu bytes", sizeof(*f));
 	f->fabric.ops = &ferry_fabric_wire;
 	f->fabric.world = world;
-	status = inner_ops(world, reason)->open(world, &f->inner);
+	status = open_inner(world, &f->inner);
 	if (status != FERRY_OK) {
 		free(f);
 		return status;

@@ -25,6 +25,8 @@
 enum {
 	FERRY_HANDLE_BYTES = 256, /* of a memory, passed between ranks */
 	FERRY_REASON_BYTES = 160,
+	/* Of a fabric that works, but is used only when asked for by name. */
+	FERRY_SCORE_BY_NAME = 1,
 };
 
 struct ferry_world;

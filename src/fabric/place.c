@@ -31,7 +31,7 @@ static void read_text(const char *path, char *text, size_t bytes)
 }
 
 /* Differs after a reboot, equal in all containers of a host. */
-static uint64_t host_id(void)
+static uint64_t machine_id(void)
 {
 	char text[128];
 
@@ -97,7 +97,8 @@ void ferry_place_read(struct ferry_place *place)
 	struct stat ns;
 
 	memset(place, 0, sizeof(*place));
-	place->host_id = host_id();
+	place->machine_id = machine_id();
+	place->host_id = place->machine_id;
 	place->pid = getpid();
 	if (!stat("/proc/self/ns/pid", &ns))
 		place->pid_ns = hash_u64(ns.st_dev, ns.st_ino);
@@ -110,6 +111,24 @@ void ferry_place_read(struct ferry_place *place)
 	place->version = ferry_version();
 	place->abi = abi();
 	read_cpus(place);
+}
+
+enum ferry_status ferry_place_set_host(struct ferry_ctx *ctx, int32_t rank,
+                                       struct ferry_place *place)
+{
+	const int64_t per_host = ctx->opt.ranks_per_host;
+
+	if (per_host < 0)
+		return ferry_fail(ctx, FERRY_INVAL,
+		                  "world_open: FERRY_RANKS_PER_HOST is %lld, "
+		                  "allowed are 0..",
+		                  (long long)per_host);
+	if (ctx->opt.host[0])
+		place->host_id = hash_text(place->machine_id, ctx->opt.host);
+	if (per_host)
+		place->host_id = hash_u64(hash_u64(place->host_id, 5),
+		                          (uint64_t)(rank / per_host));
+	return FERRY_OK;
 }
 
 int32_t ferry_place_hosts(const struct ferry_place *places, int32_t n)
@@ -132,8 +151,31 @@ int32_t ferry_place_host_ranks(const struct ferry_place *places, int32_t n,
 	int32_t ranks = 0;
 
 	for (int32_t i = 0; i < n; i++)
-		ranks += places[i].host_id == places[rank].host_id;
+		ranks += ferry_place_same_host(&places[i], &places[rank]);
 	return ranks;
+}
+
+int32_t ferry_place_machine_ranks(const struct ferry_place *places, int32_t n,
+                                  int32_t rank)
+{
+	int32_t ranks = 0;
+
+	for (int32_t i = 0; i < n; i++)
+		ranks += ferry_place_same_machine(&places[i], &places[rank]);
+	return ranks;
+}
+
+void ferry_place_say_hosts(const struct ferry_world *world, char *reason,
+                           size_t bytes)
+{
+	const bool pretended =
+		ferry_place_machine_ranks(world->places, world->n_ranks, 0) ==
+		world->n_ranks;
+
+	snprintf(reason, bytes, "ranks are on %d hosts%s", world->n_nodes,
+	         pretended ? " of one machine, says FERRY_HOST or "
+	                     "FERRY_RANKS_PER_HOST"
+	                   : "");
 }
 
 int32_t ferry_place_gpu_ranks(const struct ferry_place *places, int32_t n,
@@ -165,23 +207,23 @@ static int32_t quota_cores(void)
 	return cores < 1 ? 1 : (int32_t)min_i64(cores, INT32_MAX);
 }
 
-/* The first of its host with this set of CPUs? */
+/* The first of its machine with this set of CPUs? */
 static bool is_first_set(const struct ferry_place *places, int32_t i)
 {
 	for (int32_t j = 0; j < i; j++)
-		if (places[j].host_id == places[i].host_id &&
+		if (ferry_place_same_machine(&places[j], &places[i]) &&
 		    places[j].cpus == places[i].cpus)
 			return false;
 	return true;
 }
 
-int32_t ferry_place_host_cores(const struct ferry_place *places, int32_t n,
-                               int32_t rank)
+int32_t ferry_place_machine_cores(const struct ferry_place *places, int32_t n,
+                                  int32_t rank)
 {
 	int64_t cores = 0;
 
 	for (int32_t i = 0; i < n; i++)
-		if (places[i].host_id == places[rank].host_id &&
+		if (ferry_place_same_machine(&places[i], &places[rank]) &&
 		    is_first_set(places, i))
 			cores += places[i].n_cpus;
 	return (int32_t)min_i64(max_i64(cores, 1), quota_cores());

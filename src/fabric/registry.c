@@ -93,7 +93,7 @@ static enum ferry_status choose(struct ferry_world *world, const char *name,
 {
 	char reason[FERRY_REASON_BYTES];
 	char reasons[400] = "";
-	int best = 0;
+	int best = FERRY_SCORE_BY_NAME;
 
 	if (*name && strcmp(name, "auto")) {
 		*chosen = by_name(name);
@@ -115,7 +115,7 @@ static enum ferry_status choose(struct ferry_world *world, const char *name,
 			*chosen = ferry_fabrics[i];
 		}
 	}
-	if (best)
+	if (best > FERRY_SCORE_BY_NAME)
 		return FERRY_OK;
 	return ferry_fail(&world->ctx, FERRY_UNSUPPORTED,
 	                  "world_open: no fabric reaches all ranks: %s",

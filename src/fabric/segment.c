@@ -140,7 +140,7 @@ static void choose_spin(struct ferry_segment *s)
 	const struct ferry_world *world = s->world;
 
 	s->spin_ns = (uint64_t)max_i64(world->ctx.opt.spin_us, 0) * 1000;
-	if (world->n_host_ranks <= world->n_host_cores)
+	if (world->n_machine_ranks <= world->n_machine_cores)
 		s->yield_ns = ALONE_NS;
 }
 

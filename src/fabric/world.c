@@ -86,6 +86,8 @@ static enum ferry_status gather_places(struct ferry_world *world,
 	struct ferry_place own;
 
 	ferry_place_read(&own);
+	if (status == FERRY_OK)
+		status = ferry_place_set_host(&world->ctx, world->rank, &own);
 	own.device = (int32_t)world->device;
 	if (world->gpu)
 		ferry_gpu_uuid(world->gpu, own.gpu);
@@ -94,7 +96,9 @@ static enum ferry_status gather_places(struct ferry_world *world,
 	world->n_nodes = ferry_place_hosts(world->places, world->n_ranks);
 	world->n_host_ranks = ferry_place_host_ranks(
 		world->places, world->n_ranks, world->rank);
-	world->n_host_cores = ferry_place_host_cores(
+	world->n_machine_ranks = ferry_place_machine_ranks(
+		world->places, world->n_ranks, world->rank);
+	world->n_machine_cores = ferry_place_machine_cores(
 		world->places, world->n_ranks, world->rank);
 	world->n_gpu_ranks = ferry_place_gpu_ranks(world->places,
 	                                           world->n_ranks, world->rank);

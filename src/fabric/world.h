@@ -12,7 +12,9 @@ struct ferry_trace;
 
 /* Where a rank lives; gathered when the world opens. */
 struct ferry_place {
-	uint64_t host_id;    /* equal for ranks of one host (boot id) */
+	uint64_t machine_id; /* equal for ranks under one kernel (boot id) */
+	uint64_t host_id;    /* of one host: a machine, or the part of one
+	                      * that FERRY_HOST or _RANKS_PER_HOST makes it */
 	uint64_t process_id; /* random per process: equal for threads of one */
 	uint64_t pid_ns;     /* pid namespace; 0: its /proc/PID is closed */
 	int32_t pid;
@@ -36,10 +38,11 @@ struct ferry_world {
 	int32_t cuda_device;   /* its ordinal; -1: CPU world */
 	int32_t rank;
 	int32_t n_ranks;
-	int32_t n_nodes;
-	int32_t n_host_ranks; /* ranks on this host */
-	int32_t n_host_cores; /* that the ranks on this host may use */
-	int32_t n_gpu_ranks;  /* ranks on this rank's GPU; 0: CPU world */
+	int32_t n_nodes;         /* hosts */
+	int32_t n_host_ranks;    /* ranks on this host */
+	int32_t n_machine_ranks; /* that share cores and caches with this one */
+	int32_t n_machine_cores; /* that these may use */
+	int32_t n_gpu_ranks;     /* ranks on this rank's GPU; 0: CPU world */
 	int64_t timeout_ms;
 	int64_t open_timeout_ms;
 	uint32_t aborted;

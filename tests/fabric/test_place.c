@@ -11,10 +11,10 @@
 
 /* Ranks 0, 1, 3 on one host, 2 on another. */
 static struct ferry_place places[4] = {
-	{.host_id = 5, .cpus = 1, .n_cpus = 1},
-	{.host_id = 5, .cpus = 2, .n_cpus = 1},
-	{.host_id = 6, .cpus = 1, .n_cpus = 1},
-	{.host_id = 5, .cpus = 2, .n_cpus = 1},
+	{.machine_id = 5, .host_id = 5, .cpus = 1, .n_cpus = 1},
+	{.machine_id = 5, .host_id = 5, .cpus = 2, .n_cpus = 1},
+	{.machine_id = 6, .host_id = 6, .cpus = 1, .n_cpus = 1},
+	{.machine_id = 5, .host_id = 5, .cpus = 2, .n_cpus = 1},
 };
 
 static void test_hosts(void **state)
@@ -29,13 +29,13 @@ static void test_hosts(void **state)
 static void test_sets_of_cpus_add_up(void **state)
 {
 	(void)state;
-	assert_int_equal(ferry_place_host_cores(places, 1, 0), 1);
-	assert_int_equal(ferry_place_host_cores(places, 4, 2), 1);
+	assert_int_equal(ferry_place_machine_cores(places, 1, 0), 1);
+	assert_int_equal(ferry_place_machine_cores(places, 4, 2), 1);
 	/* Without a quota of the control group, which may be 1. */
-	const int32_t cores = ferry_place_host_cores(places, 4, 0);
+	const int32_t cores = ferry_place_machine_cores(places, 4, 0);
 
 	assert_in_range(cores, 1, 2);
-	assert_int_equal(cores, ferry_place_host_cores(places, 2, 1));
+	assert_int_equal(cores, ferry_place_machine_cores(places, 2, 1));
 }
 
 static void test_equal_sets_count_once(void **state)
@@ -47,18 +47,30 @@ static void test_equal_sets_count_once(void **state)
 		ferry_place_read(&own[i]);
 	assert_true(own[0].n_cpus >= 1);
 	assert_int_equal(own[0].cpus, own[1].cpus);
-	assert_int_equal(ferry_place_host_cores(own, 3, 0),
-	                 ferry_place_host_cores(own, 1, 0));
+	assert_int_equal(ferry_place_machine_cores(own, 3, 0),
+	                 ferry_place_machine_cores(own, 1, 0));
 }
 
 static void test_gpus_are_shared(void **state)
 {
 	const struct ferry_place on_gpus[5] = {
-		{.host_id = 1, .device = FERRY_DEVICE_CUDA, .gpu = {1}},
-		{.host_id = 1, .device = FERRY_DEVICE_CUDA, .gpu = {2}},
-		{.host_id = 1, .device = FERRY_DEVICE_CUDA, .gpu = {1}},
-		{.host_id = 2, .device = FERRY_DEVICE_CUDA, .gpu = {1}},
-		{.host_id = 1, .device = FERRY_DEVICE_CPU},
+		{.machine_id = 1,
+	         .host_id = 1,
+	         .device = FERRY_DEVICE_CUDA,
+	         .gpu = {1}},
+		{.machine_id = 1,
+	         .host_id = 1,
+	         .device = FERRY_DEVICE_CUDA,
+	         .gpu = {2}},
+		{.machine_id = 1,
+	         .host_id = 1,
+	         .device = FERRY_DEVICE_CUDA,
+	         .gpu = {1}},
+		{.machine_id = 2,
+	         .host_id = 2,
+	         .device = FERRY_DEVICE_CUDA,
+	         .gpu = {1}},
+		{.machine_id = 1, .host_id = 1, .device = FERRY_DEVICE_CPU},
 	};
 
 	(void)state;

@@ -401,12 +401,12 @@ static void test_hosts(void **state)
 	(void)state;
 	memset(places, 0, sizeof(places));
 	for (int i = 0; i < 7; i++)
-		places[i].host_id = hosts[i];
+		places[i].host_id = hosts[i], places[i].machine_id = 1;
 	assert_int_equal(ferry_place_hosts(places, 7), 3);
 	assert_int_equal(ferry_place_hosts(places, 1), 1);
 	assert_int_equal(ferry_place_host_ranks(places, 7, 0), 2);
 	assert_int_equal(ferry_place_host_ranks(places, 7, 4), 3);
-	assert_true(ferry_place_host_cores(places, 7, 0) >= 1);
+	assert_true(ferry_place_machine_cores(places, 7, 0) >= 1);
 }
 
 /* A child is another process, here and now the same one is the same. */

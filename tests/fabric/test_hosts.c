@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What counts as a host: FERRY_HOST and FERRY_RANKS_PER_HOST divide a machine,
+ * what the ranks see of it, who refuses such worlds and in which words, and
+ * that cores are not multiplied.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "fabric/place.h"
+#include "ranks.h"
+
+/* The ranks' hosts by options "RANKS_PER_HOST=n". */
+struct shape {
+	const char *options;
+	int32_t n_ranks;
+	int32_t per_host; /* 0: one host */
+};
+
+static const struct shape shapes[] = {
+	{"RANKS_PER_HOST=1", 4, 1},        {"RANKS_PER_HOST=2", 4, 2},
+	{"RANKS_PER_HOST=2", 5, 2},        {"RANKS_PER_HOST=3", 5, 3},
+	{"RANKS_PER_HOST=1k", 3, 0},       {"RANKS_PER_HOST=0", 3, 0},
+	{"RANKS_PER_HOST=", 2, 0},         {"HOST=a", 3, 0},
+	{"HOST=a;RANKS_PER_HOST=2", 3, 2},
+};
+
+enum { N_SHAPES = sizeof(shapes) / sizeof(*shapes) };
+
+static int32_t host_of(const struct shape *shape, int32_t rank)
+{
+	return shape->per_host ? rank / shape->per_host : 0;
+}
+
+static void looks_like(struct rank *rank)
+{
+	const struct shape *shape = rank->arg;
+	const struct ferry_world *world = rank->world;
+	const int32_t n = rank->n_ranks;
+	int32_t mates = 0;
+
+	for (int32_t r = 0; r < n; r++) {
+		const bool same =
+			host_of(shape, r) == host_of(shape, rank->rank);
+
+		mates += same;
+		RANKS_EQ(ferry_place_same_host(&world->places[r],
+		                               &world->places[rank->rank]),
+		         same);
+		RANKS_CHECK(ferry_place_same_machine(&world->places[r],
+		                                     &world->places[0]));
+	}
+	RANKS_EQ(ferry_world_nodes(world), host_of(shape, n - 1) + 1);
+	RANKS_EQ(world->n_host_ranks, mates);
+	RANKS_EQ(world->n_machine_ranks, n);
+	RANKS_EQ(world->n_machine_cores,
+	         ferry_place_machine_cores(world->places, 1, 0));
+}
+
+static void test_shapes(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 2 * N_SHAPES; i++) {
+		struct shape shape = shapes[i / 2];
+		const struct ranks how = {
+			.kind = i % 2 ? RANKS_PROCESSES : RANKS_THREADS,
+			.n_ranks = shape.n_ranks,
+			.fabric = "wire",
+			.options = shape.options,
+			.arg = &shape,
+		};
+
+		ranks_run(&how, looks_like);
+	}
+}
+
+/* Ranks 0, 2 say the one, rank 1 another name. */
+static void name_hosts(const struct rank *rank,
+                       struct ferry_world_config *config)
+{
+	config->options = rank->rank == 1 ? "HOST=b" : "HOST=a";
+}
+
+static void two_names(struct rank *rank)
+{
+	RANKS_EQ(ferry_world_nodes(rank->world), 2);
+	RANKS_EQ(rank->world->n_host_ranks, rank->rank == 1 ? 1 : 2);
+	RANKS_EQ(rank->world->n_machine_ranks, 3);
+}
+
+static void test_names(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		const struct ranks how = {
+			.kind = i ? RANKS_PROCESSES : RANKS_THREADS,
+			.n_ranks = 3,
+			.fabric = "wire",
+			.configure = name_hosts,
+		};
+
+		ranks_run(&how, two_names);
+	}
+}
+
+struct refusal {
+	enum ranks_kind kind;
+	const char *fabric;
+	const char *options;
+	enum ferry_status status;
+	const char *text;
+};
+
+static const struct refusal refusals[] = {
+	{RANKS_THREADS, "local", "RANKS_PER_HOST=1", FERRY_UNSUPPORTED,
+         "fabric local: ranks are on 2 hosts of one machine, says FERRY_HOST "
+         "or FERRY_RANKS_PER_HOST"},
+	{RANKS_PROCESSES, "shm", "RANKS_PER_HOST=1", FERRY_UNSUPPORTED,
+         "fabric shm: ranks are on 2 hosts of one machine, says FERRY_HOST or "
+         "FERRY_RANKS_PER_HOST"},
+	{RANKS_THREADS, "shm", "RANKS_PER_HOST=-1", FERRY_INVAL,
+         "world_open: FERRY_RANKS_PER_HOST is -1, allowed are 0.."},
+	{RANKS_PROCESSES, "wire", "RANKS_PER_HOST=-2", FERRY_INVAL,
+         "RANKS_PER_HOST is '-2', allowed is a whole number"},
+	{RANKS_THREADS, "wire", "RANKS_PER_HOST=two", FERRY_INVAL,
+         "RANKS_PER_HOST is 'two', allowed is a whole number"},
+};
+
+static void refused(struct rank *rank)
+{
+	const struct refusal *refusal = rank->arg;
+
+	RANKS_STATUS(rank->open_status, refusal->status);
+	RANKS_TEXT(ferry_last_error(), refusal->text);
+}
+
+static void test_refusals(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(refusals) / sizeof(*refusals); i++) {
+		struct refusal refusal = refusals[i];
+		const struct ranks how = {
+			.kind = refusal.kind,
+			.n_ranks = 2,
+			.fabric = refusal.fabric,
+			.options = refusal.options,
+			.open_may_fail = true,
+			.arg = &refusal,
+		};
+
+		ranks_run(&how, refused);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_shapes),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_refusals),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
