@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fabric wire: a network as unpleasant as the contract allows, for tests. The
- * ranks are on one host, but see no memory of each other: a thread in the part
- * of the NIC takes puts from a queue of 16 in any order and after any delay,
+ * Fabrics wire and shm+wire: a network as unpleasant as the contract allows,
+ * for tests. The ranks are on one machine, but see no memory of each other, or
+ * only that of their own host (FERRY_RANKS_PER_HOST): a thread in the part of
+ * the NIC takes puts from a queue of 16 in any order and after any delay,
  * reads the source only then, and raises the counter that the 32-bit immediate
  * names. A put may stay in the queue until a kick, or until room is needed.
  */
@@ -11,22 +12,15 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
-#include "../boot/team.h"
 #include "../core/bits.h"
 #include "../core/clock.h"
 #include "../core/thread.h"
+#include "net.h"
 #include "place.h"
-#include "registry.h"
-#include "segment.h"
 
 enum {
 	QUEUE = 16,
 	MAX_PUT_BYTES = 8192, /* rows are split */
-};
-
-struct wire_fabric {
-	struct ferry_fabric fabric;
-	struct ferry_fabric *inner; /* brings the memory */
 };
 
 struct entry {
@@ -41,8 +35,7 @@ struct entry {
 };
 
 struct wire_mem {
-	struct ferry_mem mem;
-	struct ferry_mem *inner;
+	struct ferry_net_mem net;
 	pthread_t nic;
 	bool has_nic;
 	pthread_mutex_t lock; /* of what follows */
@@ -74,40 +67,38 @@ static int probe(const struct ferry_world *world,
 	return FERRY_SCORE_BY_NAME;
 }
 
-static enum ferry_status open_inner(struct ferry_world *world,
-                                    struct ferry_fabric **inner)
+static enum ferry_status open_net(struct ferry_world *world,
+                                  const struct ferry_fabric_ops *ops,
+                                  bool stores, struct ferry_fabric **fabric)
 {
-	if (world->n_ranks == 1 || ferry_boot_is_team(world->boot))
-		return ferry_fabric_local.open(world, inner);
-	return ferry_fabric_shm_open(world, FERRY_REACH_MACHINE, inner);
+	struct ferry_net *net = calloc(1, sizeof(*net));
+	enum ferry_status status;
+
+	if (!net)
+		return ferry_fail(&world->ctx, FERRY_NOMEM,
+		                  "%s: state of %zu bytes", ops->name,
+		                  sizeof(*net));
+	net->wrap.fabric.ops = ops;
+	net->wrap.mem_bytes = sizeof(struct wire_mem);
+	status = ferry_net_open(world, stores, FERRY_REACH_MACHINE, net);
+	if (status != FERRY_OK) {
+		free(net);
+		return status;
+	}
+	*fabric = &net->wrap.fabric;
+	return FERRY_OK;
 }
 
 static enum ferry_status open_wire(struct ferry_world *world,
                                    struct ferry_fabric **fabric)
 {
-	struct wire_fabric *f = calloc(1, sizeof(*f));
-	enum ferry_status status;
-
-	if (!f)
-		return ferry_fail(&world->ctx, FERRY_NOMEM,
-		                  "wire: state of %zu bytes", sizeof(*f));
-	f->fabric.ops = &ferry_fabric_wire;
-	f->fabric.world = world;
-	status = open_inner(world, &f->inner);
-	if (status != FERRY_OK) {
-		free(f);
-		return status;
-	}
-	*fabric = &f->fabric;
-	return FERRY_OK;
+	return open_net(world, &ferry_fabric_wire, false, fabric);
 }
 
-static void close_wire(struct ferry_fabric *fabric)
+static enum ferry_status open_shm_wire(struct ferry_world *world,
+                                       struct ferry_fabric **fabric)
 {
-	struct wire_fabric *f = (struct wire_fabric *)fabric;
-
-	f->inner->ops->close(f->inner);
-	free(f);
+	return open_net(world, &ferry_fabric_shm_wire, true, fabric);
 }
 
 static enum ferry_status mem_create(struct ferry_fabric *fabric,
@@ -115,30 +106,18 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric,
                                     struct ferry_mem **mem,
                                     uint8_t handle[FERRY_HANDLE_BYTES])
 {
-	struct ferry_fabric *inner = ((struct wire_fabric *)fabric)->inner;
-	struct ferry_world *world = fabric->world;
+	const struct ferry_world *world = fabric->world;
 	const struct ferry_options *opt = &world->ctx.opt;
-	struct wire_mem *m = calloc(1, sizeof(*m));
-	enum ferry_status status;
 
-	if (!m)
-		return ferry_fail(&world->ctx, FERRY_NOMEM,
-		                  "wire: a queue of %zu bytes", sizeof(*m));
-	status = inner->ops->mem_create(inner, control_bytes, data_bytes,
-	                                &m->inner, handle);
-	if (status != FERRY_OK) {
-		free(m);
-		return status;
-	}
-	ferry_mem_init(&m->mem, fabric, control_bytes, data_bytes);
-	m->mem.control = m->inner->control;
-	m->mem.data = m->inner->data;
+	FERRY_TRY(ferry_wrap_mem_create(fabric, control_bytes, data_bytes, mem,
+	                                handle));
+	struct wire_mem *m = wire(*mem);
+
 	m->rng = hash_u64((uint64_t)opt->wire_seed, (uint64_t)world->rank);
 	m->delay_ns = (uint64_t)max_i64(opt->wire_delay_us, 0) * 1000;
 	pthread_mutex_init(&m->lock, NULL);
 	ferry_cond_init(&m->work);
 	ferry_cond_init(&m->room);
-	*mem = &m->mem;
 	return FERRY_OK;
 }
 
@@ -165,10 +144,11 @@ static struct entry *pick(struct wire_mem *m, uint64_t now, uint64_t *next_ns)
 /* Reads the source, and not before. The lock is not held. */
 static void deliver(struct wire_mem *m, const struct entry *e)
 {
-	unsigned char *base = m->inner->ops->control(m->inner, e->peer);
+	const struct ferry_mem *mem = &m->net.wrap.mem;
 
-	ferry_mem_store(base, e->offset, e->source, e->bytes);
-	ferry_mem_raise(base, m->mem.counters_offset, e->immediate);
+	ferry_mem_store(ferry_wrap_control(mem, e->peer), e->offset, e->source,
+	                e->bytes);
+	ferry_net_arrived_at(mem, e->peer, e->immediate);
 }
 
 /* Delivers one entry, which may move in the queue meanwhile. */
@@ -211,9 +191,7 @@ static enum ferry_status mem_attach(struct ferry_mem *mem,
 {
 	struct wire_mem *m = wire(mem);
 
-	m->inner->counters_offset = mem->counters_offset;
-	m->inner->n_signals = mem->n_signals;
-	FERRY_TRY(m->inner->ops->mem_attach(m->inner, handles));
+	FERRY_TRY(ferry_wrap_mem_attach(mem, handles));
 	const int err = ferry_thread_start(&m->nic, nic, m);
 
 	m->has_nic = !err;
@@ -221,13 +199,6 @@ static enum ferry_status mem_attach(struct ferry_mem *mem,
 		return ferry_fail_errno(&mem->fabric->world->ctx, FERRY_SYS,
 		                        err, "wire: a thread");
 	return FERRY_OK;
-}
-
-static void mem_seal(struct ferry_mem *mem)
-{
-	struct ferry_mem *inner = wire(mem)->inner;
-
-	inner->ops->mem_seal(inner);
 }
 
 static void mem_destroy(struct ferry_mem *mem)
@@ -241,28 +212,10 @@ static void mem_destroy(struct ferry_mem *mem)
 		pthread_mutex_unlock(&m->lock);
 		pthread_join(m->nic, NULL);
 	}
-	m->inner->ops->mem_destroy(m->inner);
 	pthread_cond_destroy(&m->room);
 	pthread_cond_destroy(&m->work);
 	pthread_mutex_destroy(&m->lock);
-	free(m);
-}
-
-static bool is_self(const struct ferry_mem *mem, int32_t peer)
-{
-	return peer == mem->fabric->world->rank;
-}
-
-static uint32_t caps(const struct ferry_mem *mem, int32_t peer)
-{
-	if (is_self(mem, peer))
-		return ferry_fabric_caps_ldst(mem, peer);
-	return FERRY_CAP_SAME_HOST;
-}
-
-static void *control(const struct ferry_mem *mem, int32_t peer)
-{
-	return is_self(mem, peer) ? mem->control : NULL;
+	ferry_wrap_mem_destroy(mem);
 }
 
 static size_t max_put(const struct ferry_mem *mem)
@@ -298,7 +251,7 @@ static enum ferry_status put(struct ferry_mem *mem, int32_t peer, size_t offset,
 	const uint64_t now = ferry_now_ns();
 	bool room;
 
-	if (is_self(mem, peer))
+	if (ferry_net_stores(mem, peer))
 		return ferry_fabric_put_ldst(mem, peer, offset, source, bytes,
 		                             signal);
 	pthread_mutex_lock(&m->lock);
@@ -341,31 +294,25 @@ static bool flushed(struct ferry_mem *mem)
 	return empty;
 }
 
-static bool dead(struct ferry_fabric *fabric, int32_t peer)
-{
-	struct ferry_fabric *inner = ((struct wire_fabric *)fabric)->inner;
-
-	return inner->ops->dead(inner, peer);
-}
+#define SLOTS                                                                  \
+	.size = sizeof(struct ferry_fabric_ops), .probe = probe,               \
+	.close = ferry_net_close, .mem_create = mem_create,                    \
+	.mem_attach = mem_attach, .mem_seal = ferry_wrap_mem_seal,             \
+	.mem_destroy = mem_destroy, .caps = ferry_net_caps,                    \
+	.control = ferry_net_control, .data = ferry_fabric_data_behind,        \
+	.max_put = max_put, .put = put, .kick = kick, .flushed = flushed,      \
+	.progress = ferry_fabric_progress_none, .dead = ferry_wrap_dead
 
 const struct ferry_fabric_ops ferry_fabric_wire = {
-	.size = sizeof(struct ferry_fabric_ops),
+	SLOTS,
 	.name = "wire",
 	.summary = "for tests: put and signal only, unordered, delayed",
-	.probe = probe,
 	.open = open_wire,
-	.close = close_wire,
-	.mem_create = mem_create,
-	.mem_attach = mem_attach,
-	.mem_seal = mem_seal,
-	.mem_destroy = mem_destroy,
-	.caps = caps,
-	.control = control,
-	.data = ferry_fabric_data_behind,
-	.max_put = max_put,
-	.put = put,
-	.kick = kick,
-	.flushed = flushed,
-	.progress = ferry_fabric_progress_none,
-	.dead = dead,
+};
+
+const struct ferry_fabric_ops ferry_fabric_shm_wire = {
+	SLOTS,
+	.name = "shm+wire",
+	.summary = "for tests: stores inside a host, wire between hosts",
+	.open = open_shm_wire,
 };

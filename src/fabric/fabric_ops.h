@@ -45,6 +45,13 @@ struct ferry_mem {
 	size_t data_bytes;      /* page multiple */
 	size_t counters_offset; /* of counter 0; set before mem_attach */
 	uint32_t n_signals;
+	/*
+	 * Counters [fan_first, fan_end), none by default; set before
+	 * mem_attach. Where a put over a network raises one, it is raised at
+	 * all ranks of the receiver's host: see net.h.
+	 */
+	uint32_t fan_first;
+	uint32_t fan_end;
 	void *control; /* own, page aligned */
 	void *data;    /* own, page aligned; an address of device on a GPU */
 };

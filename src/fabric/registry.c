@@ -16,6 +16,7 @@ const struct ferry_fabric_ops *const ferry_fabrics[] = {
 	&ferry_fabric_local,
 	&ferry_fabric_shm,
 	&ferry_fabric_wire,
+	&ferry_fabric_shm_wire,
 	NULL,
 };
 

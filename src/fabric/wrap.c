@@ -68,6 +68,8 @@ enum ferry_status ferry_wrap_mem_attach(struct ferry_mem *mem,
 
 	inner->counters_offset = mem->counters_offset;
 	inner->n_signals = mem->n_signals;
+	inner->fan_first = mem->fan_first;
+	inner->fan_end = mem->fan_end;
 	return inner->ops->mem_attach(inner, handles);
 }
 

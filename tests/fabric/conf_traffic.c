@@ -133,17 +133,27 @@ static void largest_put(struct rank *rank)
 	RANKS_TEXT(ferry_last_error(), "allowed are 0..");
 }
 
+/* The next rank, up or down, that stores reach; the own one at the least. */
+static int32_t next_reached(const struct rank *rank, struct ferry_segment *s,
+                            int32_t step)
+{
+	int32_t r = rank->rank;
+
+	do
+		r = (r + step + rank->n_ranks) % rank->n_ranks;
+	while (!ferry_segment_ptr(s, r));
+	return r;
+}
+
 /* Stores and one signal for all of them, as the engine does. */
 static void stores_in_bulk(struct rank *rank)
 {
 	enum { BULK = 100, BYTES = 4000 };
 	struct ferry_segment *s = conf_open(rank, 2 * BYTES, 2);
-	const int32_t next = (rank->rank + 1) % rank->n_ranks;
-	const int32_t last = (rank->rank + rank->n_ranks - 1) % rank->n_ranks;
+	const int32_t next = next_reached(rank, s, 1);
+	const int32_t last = next_reached(rank, s, -1);
 	uint8_t *peer = ferry_segment_ptr(s, next);
 
-	if (!peer)
-		return;
 	for (uint64_t i = 1; i <= BULK; i++) {
 		const size_t half = i % 2 * BYTES;
 
