@@ -2,9 +2,11 @@
 /* Somebody at the door of a rendezvous. */
 #include "stranger.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,18 +16,21 @@
 #include "core/clock.h"
 #include "support/ranks.h"
 
-static struct sockaddr_in loopback(const char *where)
+static struct sockaddr_in address_of(const char *where)
 {
 	struct sockaddr_in a = {.sin_family = AF_INET};
+	char host[64];
 
+	snprintf(host, sizeof(host), "%s", where);
+	*strrchr(host, ':') = 0;
 	a.sin_port = htons((uint16_t)atoi(strrchr(where, ':') + 1));
-	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	RANKS_EQ(inet_pton(AF_INET, host, &a.sin_addr), 1);
 	return a;
 }
 
 int stranger_connect(const char *where)
 {
-	const struct sockaddr_in a = loopback(where);
+	const struct sockaddr_in a = address_of(where);
 	const uint64_t end_ns = ferry_deadline_ns(5000);
 
 	for (;;) {
@@ -42,7 +47,7 @@ int stranger_connect(const char *where)
 
 int stranger_listen(const char *where)
 {
-	const struct sockaddr_in a = loopback(where);
+	const struct sockaddr_in a = address_of(where);
 	const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	const int on = 1;
 

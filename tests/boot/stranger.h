@@ -8,7 +8,7 @@
 
 #include "boot/message.h"
 
-/* Connects to "HOST:PORT" on this host, as soon as somebody listens. */
+/* Connects to "HOST:PORT", an IPv4 address, as soon as somebody listens. */
 int stranger_connect(const char *where);
 
 /* Sends what the other side still takes. */

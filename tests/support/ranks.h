@@ -67,6 +67,11 @@ struct ranks {
 	/* Last word on the config of one rank, also with no_world. */
 	void (*configure)(const struct rank *rank,
 	                  struct ferry_world_config *config);
+	/*
+	 * Processes: called in that of each rank before all else. What ferry
+	 * run sets is in the environment, and may be changed.
+	 */
+	void (*at_start)(const struct rank *rank);
 	void *arg;
 	/*
 	 * Zeroed bytes that ranks and caller share: rank->shared. After

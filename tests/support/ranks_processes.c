@@ -42,6 +42,8 @@ _Noreturn static void child(struct ranks_course *course, int32_t rank,
 	                             .shared = course->shared};
 	runner->course = course;
 	runner->verdict = &course->board->verdicts[rank];
+	if (course->how->at_start)
+		course->how->at_start(&runner->rank);
 	ranks_runner_run(runner);
 	const bool good =
 		load_acquire_u32(&runner->verdict->state) == RANK_DONE;
