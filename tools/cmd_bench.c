@@ -146,6 +146,9 @@ int cmd_bench(int argc, char **argv)
 	struct bench_run run = {.options = &o, .argc = argc, .argv = argv};
 	struct crew crew = {.name = bench_command.name};
 	int first;
+
+	if (argc > 1 && !strcmp(argv[1], "--model"))
+		return cmd_model(argc - 1, argv + 1);
 	int status = opt_parse(&bench_command, argc, argv, &o, &first);
 
 	if (status == OPT_GO_ON)

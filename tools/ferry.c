@@ -21,6 +21,7 @@ static const struct command commands[] = {
 	{"run", cmd_run, "start a program as N ranks on this host"},
 	{"check", cmd_check, "self-test of this machine, data verified"},
 	{"bench", cmd_bench, "latency and bandwidth against floor and MPI"},
+	{"model", cmd_model, "latencies predicted for links of any machine"},
 	{"plan", cmd_plan, "which experts to move for loads, and why"},
 	{"replay", cmd_replay, "a routing trace under placement policies"},
 	{"prefill", cmd_prefill, "a MoE language model on ranks, balanced"},

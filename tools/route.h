@@ -24,6 +24,8 @@ enum {
 /* Most steps * layers * experts of a trace: 2 GiB of counts. */
 #define ROUTE_MAX_CELLS ((int64_t)1 << 28)
 
+struct route_ids;
+
 /* What is to be read from a trace. Zero means default. */
 struct route_ask {
 	int32_t n_experts;   /* 0: as the trace says, or its highest id + 1 */
@@ -31,6 +33,13 @@ struct route_ask {
 	int64_t step_tokens; /* tokens of a step; 0: a task is a step */
 	bool mixed; /* each step from another group of tasks than the last */
 	int64_t max_cells; /* 0: ROUTE_MAX_CELLS */
+	/*
+	 * Sees the ids of every token, checked, before they are counted
+	 * (route_parts.h); NULL: nobody. Not called where a trace has loads.
+	 */
+	bool (*see)(void *arg, const struct route_ids *ids, int32_t n_experts,
+	            struct fault *fault);
+	void *see_arg;
 };
 
 /* One step; its name is the task's, cut where it is long. */

@@ -145,7 +145,9 @@ bool route_count(const struct route_ids *in, const struct route_ask *ask,
 	route->n_steps = count_steps(in, ask->step_tokens);
 	route->n_layers = in->n_layers;
 	route->n_experts = in->n_experts ? in->n_experts : n_experts;
-	if (!route_make(route, in->name, ask, in->predicted, fault))
+	if ((ask->see &&
+	     !ask->see(ask->see_arg, in, route->n_experts, fault)) ||
+	    !route_make(route, in->name, ask, in->predicted, fault))
 		return false;
 	fill(in, ask, route);
 	return true;
