@@ -10,10 +10,8 @@ const struct fault_setting fault_settings[] = {
 	{"shm file", "shm", RANKS_PROCESSES, "SHM=file"},
 	{"wire threads", "wire", RANKS_THREADS, ""},
 	{"wire processes", "wire", RANKS_PROCESSES, ""},
-	{"hosts of 1", "shm+wire", RANKS_PROCESSES, "RANKS_PER_HOST=1"},
 	{"hosts of 2, threads", "shm+wire", RANKS_THREADS, "RANKS_PER_HOST=2"},
 	{"hosts of 2", "shm+wire", RANKS_PROCESSES, "RANKS_PER_HOST=2"},
-	{"hosts of 3", "shm+wire", RANKS_PROCESSES, "RANKS_PER_HOST=3"},
 	{NULL, NULL, RANKS_THREADS, NULL},
 };
 
