@@ -46,6 +46,7 @@ static void run(void **state)
 
 	for (int i = 0; plan->conf->n_ranks[i]; i++) {
 		how.n_ranks = plan->conf->n_ranks[i];
+		conf_place(&how);
 		ranks_run(&how, plan->conf->body);
 	}
 }
@@ -152,6 +153,7 @@ int main(int argc, char **argv)
 
 	if (!plans || !tests)
 		return 1;
+	conf_begin();
 	seed = ranks_seed();
 	for (int i = 0; i < N_LISTS; i++)
 		n_plans += add_plans(plans + n_plans, lists[i]);

@@ -29,6 +29,10 @@ struct conf_setting {
 extern const struct conf_setting conf_settings[];
 /* That the ranks share; 0: they are worlds of the CPU. */
 extern const int32_t conf_n_gpus;
+/* Comes before all runs; may end the program with status 77 and the reason. */
+void conf_begin(void);
+/* The last word on how ranks run. */
+void conf_place(struct ranks *how);
 
 /* Lists end with a NULL name. */
 extern const struct conf_case conf_memory_cases[];

@@ -20,6 +20,8 @@ extern const struct fault_setting fault_settings[];
  * and the reason is printed.
  */
 int32_t fault_gpus(void);
+/* The last word on how ranks run. */
+void fault_place(struct ranks *how);
 /* An open that lacks a rank takes so long; the others are faster. */
 extern const int32_t fault_open_ms;
 /* Runs with random deaths: each costs a world. */

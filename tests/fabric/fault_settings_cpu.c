@@ -22,3 +22,8 @@ int32_t fault_gpus(void)
 {
 	return 0;
 }
+
+void fault_place(struct ranks *how)
+{
+	(void)how;
+}

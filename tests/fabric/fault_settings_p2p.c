@@ -37,3 +37,8 @@ int32_t fault_gpus(void)
 	return n ? n : -1;
 #endif
 }
+
+void fault_place(struct ranks *how)
+{
+	(void)how;
+}

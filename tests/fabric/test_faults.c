@@ -48,6 +48,7 @@ static void run(const struct fault_setting *setting, struct ranks how,
 	how.shared_bytes = sizeof(struct fault_board);
 	if (!how.timeout_ms)
 		how.timeout_ms = LONG_MS;
+	fault_place(&how);
 	ranks_run(&how, body);
 }
 

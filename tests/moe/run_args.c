@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "gpus.h"
+#include "hosted.h"
 #include "rank_memory.h"
 
 struct run_args run_args = {.fabric = "local", .streams = 1};
@@ -48,6 +49,10 @@ static bool with_value(const char *program, const char *name, const char *value)
 		run_args.count = atoi(value);
 	else if (!strcmp(name, "--seconds"))
 		run_args.seconds = atoi(value);
+	else if (!strcmp(name, "--hosts"))
+		run_args.hosts = atoi(value);
+	else if (!strcmp(name, "--link"))
+		run_args.link = value;
 	else if (!strcmp(name, "--timeout-ms"))
 		run_args.timeout_ms = atoi(value);
 	else if (!strcmp(name, "--ranks"))
@@ -87,6 +92,21 @@ static void find_gpus(void)
 		       run_args.few_ranks ? "16" : "32", 1);
 }
 
+static void find_hosts(const char *program)
+{
+	static struct namespaces hosts; /* to the end of the program */
+	struct rough_link link = {.seed = run_args.seed};
+
+	if (run_args.hosts < 1 || run_args.hosts > NAMESPACES_MAX)
+		usage(program, "--hosts");
+	if (run_args.link &&
+	    sscanf(run_args.link, "%u,%u,%u,%u", &link.delay_us,
+	           &link.jitter_us, &link.loss_ppm, &link.twice_ppm) != 4)
+		usage(program, run_args.link);
+	namespaces_need(&hosts, run_args.hosts, run_args.link ? &link : NULL);
+	hosted_use(&hosts);
+}
+
 void run_args_read(int argc, char **argv)
 {
 	bool seeded = false;
@@ -116,6 +136,8 @@ void run_args_read(int argc, char **argv)
 		find_gpus();
 	if (!seeded)
 		run_args.seed = ranks_seed();
+	if (run_args.hosts)
+		find_hosts(argv[0]);
 }
 
 struct ranks run_args_ranks(int32_t n_ranks)
@@ -139,5 +161,7 @@ struct ranks run_args_ranks(int32_t n_ranks)
 	/* Who is given more time needs it to open, too. */
 	if (run_args.timeout_ms > 10000)
 		how.open_timeout_ms = run_args.timeout_ms;
+	if (run_args.hosts)
+		hosted_ranks(&how);
 	return how;
 }

@@ -10,6 +10,11 @@
  * send and recv, --streams N: calls take N streams in turn, --gpus N: no more
  * than so many. --ranks N: of programs that try several numbers, this one.
  * --timeout-ms N: of waits.
+ *
+ * --hosts N: ranks are processes on hosts of network namespaces, and the
+ * program is skipped where there can be none. --link D,J,L,T: these are joined
+ * by a bad network with a delay of D us, up to J us more, and of a million
+ * packets L lost and T doubled.
  */
 #ifndef RUN_ARGS_H
 #define RUN_ARGS_H
@@ -32,6 +37,8 @@ struct run_args {
 	int streams; /* of a rank */
 	int ranks;   /* 0: not given */
 	int timeout_ms;
+	int hosts;        /* 0: all on this one */
+	const char *link; /* NULL: a bridge */
 	/*
 	 * Set by a program before run_args_read: never more than 4 ranks, and
 	 * so a context with fewer queues, which is sooner made.
