@@ -16,7 +16,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-const char *const bench_baseline_impls[2] = {"mpi", "mpi-dedup"};
+/* As the program calls its results. */
+static const char *const forms[2] = {"mpi", "mpi-dedup"};
+
+const char *const *bench_baseline_impls(const struct bench_options *o)
+{
+	static const char *const tcp[2] = {"mpi-tcp", "mpi-tcp-dedup"};
+
+	return o->baseline == BENCH_BASELINE_MPI_TCP ? tcp : forms;
+}
 
 enum { PATH_BYTES = PATH_MAX + 64, WORDS_MAX = 64 };
 
@@ -108,6 +116,13 @@ __attribute__((format(printf, 2, 3))) static void add(struct words *w,
 	va_end(args);
 }
 
+static void add_parameter(struct words *w, const char *name, const char *value)
+{
+	add(w, "--mca");
+	add(w, "%s", name);
+	add(w, "%s", value);
+}
+
 /* Without an order mpirun binds to cores where there are enough. */
 static void add_launcher(struct words *w, const struct bench_options *o,
                          int32_t n_ranks)
@@ -122,9 +137,13 @@ static void add_launcher(struct words *w, const struct bench_options *o,
 		add(w, "--bind-to");
 		add(w, "none");
 	}
-	add(w, "--mca");
-	add(w, "btl_base_warn_component_unused");
-	add(w, "0");
+	add_parameter(w, "btl_base_warn_component_unused", "0");
+	if (o->baseline != BENCH_BASELINE_MPI_TCP)
+		return;
+	add_parameter(w, "pml", "ob1");
+	add_parameter(w, "btl", "tcp,self");
+	/* Which Open MPI leaves out otherwise; the ranks are on this host. */
+	add_parameter(w, "btl_tcp_if_include", "lo");
 }
 
 static void add_shape(struct words *w, const struct bench_options *o,
@@ -189,8 +208,7 @@ static bool read_document(const char *json, struct bench_mpi_facts *facts,
 	bool good = document;
 
 	for (int i = 0; i < 2; i++)
-		good = good && read_result(document, bench_baseline_impls[i],
-		                           &results[i]);
+		good = good && read_result(document, forms[i], &results[i]);
 	text(document, "version", facts->version, sizeof(facts->version));
 	text(document, "single_copy", facts->single_copy,
 	     sizeof(facts->single_copy));
@@ -236,6 +254,10 @@ bool bench_baseline_run(const struct bench_options *o,
 	const int status = run_program(w.word);
 	char *json = status == 0 ? read_all(fd) : NULL;
 	const bool good = json && read_document(json, facts, results);
+
+	if (o->baseline == BENCH_BASELINE_MPI_TCP)
+		snprintf(facts->single_copy, sizeof(facts->single_copy),
+		         "none, TCP over lo");
 
 	if (!good)
 		fprintf(stderr, "ferry bench: mpirun %s\n",

@@ -14,15 +14,13 @@
  */
 const char *bench_baseline_missing(void);
 
-/*
- * One round on one shape: fills the results of "mpi" and "mpi-dedup". False
- * after a complaint.
- */
+/* One round on one shape: fills the results of both. False after a complaint. */
 bool bench_baseline_run(const struct bench_options *o,
                         const struct bench_case *c,
                         struct bench_mpi_facts *facts,
                         struct bench_result results[2]);
 
-extern const char *const bench_baseline_impls[2];
+/* What the two are called: "mpi" and "mpi-dedup", or over TCP "mpi-tcp", ... */
+const char *const *bench_baseline_impls(const struct bench_options *o);
 
 #endif

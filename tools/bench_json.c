@@ -90,6 +90,12 @@ static cJSON *figure_row(const struct bench_run *run,
 	                 (double)cell->bytes.floor[phase] / run->copy.best *
 	                         1e6);
 	cJSON_AddNumberToObject(row, "wrong", (double)f->wrong);
+	if (run->options->raw && impl == 0) {
+		json_add_ratio(row, "raw_share",
+		               bench_raw_share(run, cell, phase, false));
+		json_add_ratio(row, "raw_share_wire",
+		               bench_raw_share(run, cell, phase, true));
+	}
 	each = cJSON_AddArrayToObject(row, "p50_us_rounds");
 	for (int i = 0; i < n_rounds; i++)
 		cJSON_AddItemToArray(

@@ -12,7 +12,8 @@ const char *const bench_layout_names[] = {"padded", "packed", "token", NULL};
 const char *const bench_routing_names[] = {"uniform", "zipf", "one", NULL};
 const char *const bench_bind_names[] = {"core", "none", NULL};
 const char *const bench_pages_names[] = {"system", "huge", NULL};
-static const char *const baseline_names[] = {"none", "mpi", "nccl", NULL};
+static const char *const baseline_names[] = {"none", "mpi", "mpi-tcp", "nccl",
+                                             NULL};
 static const char *const device_names[] = {"cpu", "cuda", NULL};
 static const char *const path_names[] = {"auto", "lines", "chunks", NULL};
 static const char *const figures_names[] = {"none", "targets", "all", NULL};
@@ -45,8 +46,8 @@ static const struct opt options[] = {
          "not given; local: ranks are threads"},
 	{"baseline", 'b', OPT_CHOICE, AT(baseline), "WHAT", "none", 0, 0,
          baseline_names,
-         "measure the same job done otherwise, in turns; mpi for CPUs, nccl "
-         "for GPUs"},
+         "measure the same job done otherwise, in turns; mpi, and mpi-tcp over "
+         "TCP only, for CPUs, nccl for GPUs"},
 	{"bind", 'B', OPT_CHOICE, AT(bind), "TO", "core", 0, 0,
          bench_bind_names,
          "CPUs of the ranks, of Ferry and of MPI alike; core: one each, where "
@@ -63,6 +64,8 @@ static const struct opt options[] = {
          "rounds, each with new processes; medians over rounds are shown"},
 	{"seed", 's', OPT_INT, AT(seed), "N", "1", 0, INT64_MAX, NULL,
          "seed of data and routing"},
+	{"raw", 0, OPT_FLAG, AT(raw), NULL, NULL, 0, 0, NULL,
+         "measure the same rows as bare writes of the fabric, too"},
 	{"open", 'o', OPT_FLAG, AT(open), NULL, NULL, 0, 0, NULL,
          "measure opening and closing of world and channel instead"},
 	{"json", 'j', OPT_FILE, AT(json), "FILE", NULL, 0, 0, NULL,
@@ -109,6 +112,12 @@ const struct opt_command bench_command = {
 		    "  ferry bench --device cuda --experts 256 --dtype fp8 "
 		    "--baseline nccl\n",
 };
+
+bool bench_options_mpi(const struct bench_options *o)
+{
+	return o->baseline == BENCH_BASELINE_MPI ||
+	       o->baseline == BENCH_BASELINE_MPI_TCP;
+}
 
 const char *bench_dtype_name(const struct bench_case *c)
 {
@@ -174,10 +183,14 @@ static int check_cuda(const struct bench_options *o)
 	if (o->open)
 		return opt_complain(&bench_command,
 		                    "--open is for --device cpu");
-	if (o->baseline == BENCH_BASELINE_MPI)
+	if (o->raw)
 		return opt_complain(&bench_command,
-		                    "--baseline mpi is for --device cpu; nccl "
-		                    "is for cuda");
+		                    "--raw is for --device cpu");
+	if (bench_options_mpi(o))
+		return opt_complain(&bench_command,
+		                    "--baseline %s is for --device cpu; nccl "
+		                    "is for cuda",
+		                    baseline_names[o->baseline]);
 	if (o->graph && o->no_graph)
 		return opt_complain(&bench_command,
 		                    "--graph and --no-graph exclude each "
@@ -208,11 +221,13 @@ int bench_options_check(struct bench_options *o)
 	if (name)
 		return opt_complain(&bench_command, "--%s needs --device cuda",
 		                    name);
-	if (o->baseline != BENCH_BASELINE_NONE && o->open)
-		return opt_complain(&bench_command, "--open has no --baseline");
+	if ((o->baseline != BENCH_BASELINE_NONE || o->raw) && o->open)
+		return opt_complain(&bench_command, "--open has no --%s",
+		                    o->raw ? "raw" : "baseline");
 	if (o->baseline != BENCH_BASELINE_NONE && o->layout == FERRY_TOKEN)
 		return opt_complain(&bench_command,
-		                    "--baseline mpi needs --layout packed or "
-		                    "padded: MPI delivers no view");
+		                    "--baseline %s needs --layout packed or "
+		                    "padded: MPI delivers no view",
+		                    baseline_names[o->baseline]);
 	return OPT_GO_ON;
 }

@@ -9,6 +9,7 @@
 enum bench_baseline {
 	BENCH_BASELINE_NONE,
 	BENCH_BASELINE_MPI,
+	BENCH_BASELINE_MPI_TCP, /* the same with no other way than TCP */
 	BENCH_BASELINE_NCCL,
 };
 
@@ -30,6 +31,7 @@ struct bench_options {
 	int pages; /* enum bench_pages */
 	int64_t iters, warmup, rounds, seed;
 	bool open;
+	bool raw;
 	const char *json; /* "-": stdout, instead of the table */
 	/* --device cuda; 0 or false otherwise. */
 	int device; /* enum ferry_device */
@@ -51,6 +53,9 @@ extern const char *const bench_dtype_names[];
 extern const char *const bench_combine_names[];
 extern const char *const bench_layout_names[];
 extern const char *const bench_routing_names[];
+
+/* mpi or mpi-tcp. */
+bool bench_options_mpi(const struct bench_options *o);
 
 const char *bench_dtype_name(const struct bench_case *c);
 

@@ -87,7 +87,7 @@ static void print_row(const struct bench_run *run,
 	const double floor_us =
 		(double)cell->bytes.floor[phase] / run->copy.best * 1e6;
 
-	printf("%8d %-9s %-10s %10.1f %10.1f %10.1f %11" PRIu64 " %11" PRIu64
+	printf("%8d %-9s %-13s %10.1f %10.1f %10.1f %11" PRIu64 " %11" PRIu64
 	       " %9.1f %6.1f %7" PRId64 "\n",
 	       cell->shape.tokens, bench_phase_names[phase], cell->impls[impl],
 	       f->p50_us, f->p99_us, f->max_us, f->wire_bytes,
@@ -111,24 +111,55 @@ static int64_t print_cell(const struct bench_run *run,
 	return wrong;
 }
 
-/* "# 128 tokens: pair 2.10 x faster than mpi, 1.93 than mpi-dedup" */
+double bench_raw_share(const struct bench_run *run,
+                       const struct bench_cell *cell, int phase, bool wire_part)
+{
+	const int n = (int)run->options->rounds;
+	const double own = bench_merge(cell->rounds[0], n).phase[phase].p50_us;
+	const double raw = bench_merge(cell->rounds[1], n).phase[phase].p50_us;
+	const double floor_us =
+		(double)cell->bytes.floor[phase] / run->copy.best * 1e6;
+	const double rest = wire_part ? own - floor_us : own;
+
+	return rest > 0 ? raw / rest : 0;
+}
+
+static double p50_of(const struct bench_run *run, const struct bench_cell *cell,
+                     int impl, int phase)
+{
+	return bench_merge(cell->rounds[impl], (int)run->options->rounds)
+	        .phase[phase]
+	        .p50_us;
+}
+
+/* "# 128 tokens: dispatch 61 % (wire part 72 %), ... of raw writes' speed" */
+static void print_raw(const struct bench_run *run,
+                      const struct bench_cell *cell)
+{
+	printf("# %d tokens:", cell->shape.tokens);
+	for (int p = 0; p < BENCH_N_PHASES; p++)
+		printf("%s %s %.0f %% (wire part %.0f %%)", p ? "," : "",
+		       bench_phase_names[p],
+		       100 * bench_raw_share(run, cell, p, false),
+		       100 * bench_raw_share(run, cell, p, true));
+	puts(" of raw writes' speed");
+}
+
+/* "# 128 tokens: pair 2.10 x as fast as mpi, 1.93 x as fast as mpi-dedup" */
 static void print_comparison(const struct bench_run *run,
                              const struct bench_cell *cell)
 {
-	const int n = (int)run->options->rounds;
-	const double own =
-		bench_merge(cell->rounds[0], n).phase[BENCH_PAIR].p50_us;
+	const double own = p50_of(run, cell, 0, BENCH_PAIR);
+	const int first = run->options->raw ? 2 : 1;
 
-	if (cell->n_impls < 2)
+	if (run->options->raw)
+		print_raw(run, cell);
+	if (cell->n_impls <= first)
 		return;
 	printf("# %d tokens: pair", cell->shape.tokens);
-	for (int i = 1; i < cell->n_impls; i++)
-		printf("%s %.2f x as fast as %s", i > 1 ? "," : "",
-		       bench_merge(cell->rounds[i], n)
-		                       .phase[BENCH_PAIR]
-		                       .p50_us /
-		               own,
-		       cell->impls[i]);
+	for (int i = first; i < cell->n_impls; i++)
+		printf("%s %.2f x as fast as %s", i > first ? "," : "",
+		       p50_of(run, cell, i, BENCH_PAIR) / own, cell->impls[i]);
 	putchar('\n');
 }
 
@@ -138,7 +169,7 @@ int64_t bench_print(const struct bench_run *run)
 
 	bench_print_header(run);
 	print_measured(run);
-	printf("#%7s %-9s %-10s %10s %10s %10s %11s %11s %9s %6s %7s\n",
+	printf("#%7s %-9s %-13s %10s %10s %10s %11s %11s %9s %6s %7s\n",
 	       "tokens", "phase", "impl", "p50_us", "p99_us", "max_us",
 	       "wire_bytes", "logic_bytes", "floor_us", "floor%", "wrong");
 	for (int i = 0; i < run->n_cells; i++)

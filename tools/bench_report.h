@@ -9,7 +9,7 @@
 #include "bench_options.h"
 #include "bench_result.h"
 
-enum { BENCH_MAX_IMPLS = 3 };
+enum { BENCH_MAX_IMPLS = 4 };
 
 /* What the MPI baseline says of itself. */
 struct bench_mpi_facts {
@@ -23,7 +23,7 @@ struct bench_cell {
 	struct bench_case shape;
 	struct bench_bytes bytes;
 	int n_impls;
-	const char *impls[BENCH_MAX_IMPLS];           /* "ferry" is the first */
+	const char *impls[BENCH_MAX_IMPLS]; /* "ferry" first, "raw" second */
 	struct bench_result *rounds[BENCH_MAX_IMPLS]; /* [n_rounds] */
 };
 
@@ -43,6 +43,14 @@ struct bench_run {
 
 /* Header, rows, comparison, last line. Returns the number of wrong values. */
 int64_t bench_print(const struct bench_run *run);
+
+/*
+ * Time of the raw writes over that of Ferry; or over what is left of it when
+ * the memory floor is taken away, for raw writes copy nothing.
+ */
+double bench_raw_share(const struct bench_run *run,
+                       const struct bench_cell *cell, int phase,
+                       bool wire_part);
 
 /* The document {schema, meta, rows}. */
 cJSON *bench_json(const struct bench_run *run);

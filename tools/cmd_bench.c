@@ -10,6 +10,7 @@
 #include "bench_ferry.h"
 #include "bench_open.h"
 #include "bench_rank.h"
+#include "bench_raw.h"
 #include "bench_report.h"
 #include "commands.h"
 #include "fabric_choice.h"
@@ -36,15 +37,16 @@ static void cell_make(struct bench_cell *cell, const struct bench_options *o,
 	*cell = (struct bench_cell){.shape = bench_shape(o, i), .n_impls = 1};
 	bench_count_bytes(&cell->shape, &cell->bytes);
 	cell->impls[0] = "ferry";
-	if (o->baseline == BENCH_BASELINE_MPI)
-		for (int b = 0; b < 2; b++)
-			cell->impls[cell->n_impls++] = bench_baseline_impls[b];
+	if (o->raw)
+		cell->impls[cell->n_impls++] = bench_raw_impl;
+	for (int b = 0; bench_options_mpi(o) && b < 2; b++)
+		cell->impls[cell->n_impls++] = bench_baseline_impls(o)[b];
 	for (int m = 0; m < cell->n_impls; m++)
 		cell->rounds[m] = alloc_or_exit((size_t)o->rounds,
 		                                sizeof(struct bench_result));
 }
 
-/* One round of one shape: Ferry, then the baseline. */
+/* One round of one shape: Ferry, bare writes, the baseline. */
 static bool run_round(struct bench_run *run, const struct crew *crew,
                       struct bench_cell *cell, int round)
 {
@@ -56,15 +58,24 @@ static bool run_round(struct bench_run *run, const struct crew *crew,
 	if (!bench_ferry_run(crew, c, (int32_t)o->iters, (int32_t)o->warmup,
 	                     &cell->rounds[0][round], run->fabric))
 		return false;
-	if (cell->n_impls == 1)
+	int next = 1;
+
+	if (o->raw) {
+		progress(c, round, n_rounds, "raw");
+		if (!bench_raw_run(crew, c, (int32_t)o->iters,
+		                   (int32_t)o->warmup,
+		                   &cell->rounds[next++][round]))
+			return false;
+	}
+	if (!bench_options_mpi(o))
 		return true;
 	struct bench_result results[2];
 
 	progress(c, round, n_rounds, "mpi");
 	if (!bench_baseline_run(o, c, &run->mpi, results))
 		return false;
-	cell->rounds[1][round] = results[0];
-	cell->rounds[2][round] = results[1];
+	cell->rounds[next][round] = results[0];
+	cell->rounds[next + 1][round] = results[1];
 	return true;
 }
 
@@ -159,8 +170,8 @@ int cmd_bench(int argc, char **argv)
 		status = fabric_choose(&bench_command, o.fabric, &crew);
 	if (status != OPT_GO_ON)
 		return status;
-	if (o.baseline == BENCH_BASELINE_MPI && bench_baseline_missing()) {
-		opt_complain(&bench_command, "--baseline mpi: %s",
+	if (bench_options_mpi(&o) && bench_baseline_missing()) {
+		opt_complain(&bench_command, "--baseline: %s",
 		             bench_baseline_missing());
 		return EXIT_NOT_HERE;
 	}

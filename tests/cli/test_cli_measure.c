@@ -261,6 +261,76 @@ static void test_check_finds_a_death(void **state)
 	program_free(&p);
 }
 
+/* Bare writes carry exactly the bytes of Ferry, in every shape. */
+static void test_bench_raw(void **state)
+{
+	static const char *const shapes[] = {
+		"--fabric wire --ranks 3 --tokens 9 --hidden 5000 --topk 3 "
+		"--experts 7",
+		"--fabric wire --ranks 2 --tokens 4 --hidden 300 --dtype fp8 "
+		"--combine reduced --routing zipf",
+		"--fabric shm --ranks 4 --tokens 5 --hidden 64 --layout token",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
+		char line[256];
+
+		snprintf(line, sizeof(line),
+		         "bench --raw --iters 3 --rounds 2 --json %s",
+		         shapes[i]);
+		cJSON *d = program_json_of(line, "ferry-bench-1");
+		const cJSON *rows = cJSON_GetObjectItem(d, "rows");
+
+		assert_int_equal(cJSON_GetArraySize(rows), 6);
+		for (int p = 0; p < 6; p += 2) {
+			const cJSON *own = cJSON_GetArrayItem(rows, p);
+			const cJSON *raw = cJSON_GetArrayItem(rows, p + 1);
+
+			assert_string_equal(program_text(own, "impl"), "ferry");
+			assert_string_equal(program_text(raw, "impl"), "raw");
+			assert_int_equal(program_number(raw, "wrong"), 0);
+			assert_int_equal(program_number(raw, "wire_bytes"),
+			                 program_number(own, "wire_bytes"));
+			assert_true(program_number(raw, "p50_us") > 0);
+			assert_true(program_number(own, "raw_share") > 0);
+		}
+		cJSON_Delete(d);
+	}
+	struct program p = program_run("bench --raw --open");
+
+	assert_int_equal(p.status, 2);
+	assert_contains(p.err, "--open has no --raw");
+	program_free(&p);
+	p = program_run("bench --raw --device cuda");
+	assert_int_equal(p.status, 2);
+	assert_contains(p.err, "--raw is for --device cpu");
+	program_free(&p);
+}
+
+static void test_mpi_tcp(void **state)
+{
+	struct program p = program_run(
+		"bench --tokens 6 --hidden 160 --topk 3 --experts 7 --iters 3 "
+		"--rounds 1 --fabric wire --raw --baseline mpi-tcp");
+
+	(void)state;
+	if (p.status == 77) {
+		printf("%s", p.err);
+		program_free(&p);
+		skip();
+	}
+	if (p.status != 0)
+		fail_msg("%d: %s", p.status, p.err);
+	assert_contains(p.out, "single copy none, TCP over lo");
+	assert_contains(p.out, " dispatch  raw ");
+	assert_contains(p.out, " pair      mpi-tcp-dedup ");
+	assert_contains(p.out, "(wire part ");
+	assert_contains(p.out, " x as fast as mpi-tcp, ");
+	assert_contains(p.out, "\n# 0 wrong\n");
+	program_free(&p);
+}
+
 static void test_mpi_baseline(void **state)
 {
 	struct program p =
@@ -305,7 +375,9 @@ int main(void)
 		cmocka_unit_test(test_check),
 		cmocka_unit_test(test_check_of_one_rank),
 		cmocka_unit_test(test_check_finds_a_death),
+		cmocka_unit_test(test_bench_raw),
 		cmocka_unit_test(test_mpi_baseline),
+		cmocka_unit_test(test_mpi_tcp),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * See bench_raw.h. A step is a dispatch and a combine: every rank puts its
+ * table and its rows for each peer, waits for what peers put, and until its
+ * own rows have been read. Signal p * n_ranks + r is raised by rank r in phase
+ * p. No rank is more than a step ahead: it waits for what the others put.
+ */
+#include "bench_raw.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <ferry/fabric.h>
+
+#include "alloc.h"
+#include "core/bits.h"
+#include "core/clock.h"
+#include "fabric/segment.h"
+#include "opt.h"
+#include "proto/table.h"
+
+enum { N_PHASES = BENCH_PAIR, SCALE_ALIGN = 16 };
+
+const char bench_raw_impl[] = "raw";
+
+/* What one rank leaves behind, beside its samples. */
+struct raw_tally {
+	uint64_t wire_bytes[N_PHASES]; /* of a step */
+	int64_t wrong[N_PHASES];
+};
+
+struct raw_work {
+	const struct bench_case *shape;
+	int32_t iters, warmup;
+	struct raw_tally *tallies; /* [n_ranks], shared */
+	uint64_t *ns; /* [n_ranks][BENCH_N_PHASES][iters], shared */
+};
+
+struct raw_rank {
+	const struct crew_member *me;
+	const struct bench_case *c;
+	struct ferry_segment *segment;
+	uint8_t *base;
+	size_t table_bytes, row_bytes[N_PHASES];
+	int64_t *rows[N_PHASES]; /* [source][destination] */
+	size_t area;             /* of one peer: its table and most rows */
+	size_t max_put;
+	uint64_t *seen;                /* [N_PHASES][n_ranks] */
+	struct ferry_wait_item *items; /* [n_ranks] */
+};
+
+static int64_t *rows_of(const struct raw_rank *r, int phase, int32_t source,
+                        int32_t destination)
+{
+	return &r->rows[phase][source * r->c->n_ranks + destination];
+}
+
+/* Choices of one token on one rank. */
+static int32_t choices_on(const struct bench_case *c, const int32_t *ids,
+                          int32_t rank)
+{
+	int32_t n = 0;
+
+	for (int32_t k = 0; k < c->topk; k++)
+		n += ids[k] >= 0 && bench_owner(c, ids[k]) == rank;
+	return n;
+}
+
+static void count_rows(struct raw_rank *r)
+{
+	const struct bench_case *c = r->c;
+	const size_t n = (size_t)c->tokens * (size_t)c->topk;
+	int32_t *ids = alloc_or_exit(n, sizeof(*ids));
+	float *weights = alloc_or_exit(n, sizeof(*weights));
+
+	for (int32_t a = 0; a < c->n_ranks; a++) {
+		bench_make_routing(c, a, BENCH_TIMED_STEP, ids, weights);
+		for (int32_t t = 0; t < bench_tokens(c, a); t++)
+			for (int32_t b = 0; b < c->n_ranks; b++) {
+				const int32_t k = choices_on(
+					c, ids + (size_t)t * (size_t)c->topk,
+					b);
+
+				if (a == b || k == 0)
+					continue;
+				++*rows_of(r, BENCH_DISPATCH, a, b);
+				*rows_of(r, BENCH_COMBINE, b, a) +=
+					c->combine == FERRY_EXACT ? k : 1;
+			}
+	}
+	free(ids);
+	free(weights);
+}
+
+static void size_up(struct raw_rank *r)
+{
+	const struct bench_case *c = r->c;
+	const size_t scales = (size_t)bench_scales(c) * sizeof(float);
+	const size_t row = bench_row_bytes(c);
+	size_t most = 0;
+
+	r->row_bytes[BENCH_DISPATCH] =
+		scales ? round_up(row, SCALE_ALIGN) + scales : row;
+	r->row_bytes[BENCH_COMBINE] = (size_t)c->hidden * 2;
+	r->table_bytes = ferry_table_bytes(c->tokens, c->topk,
+	                                   c->combine != FERRY_EXACT);
+	for (int p = 0; p < N_PHASES; p++)
+		for (int32_t i = 0; i < c->n_ranks * c->n_ranks; i++) {
+			const size_t bytes =
+				(size_t)r->rows[p][i] * r->row_bytes[p];
+
+			most = bytes > most ? bytes : most;
+		}
+	r->area = round_up(most + r->table_bytes, 4096);
+}
+
+/* In own memory: what comes from each rank, then what goes to each. */
+static size_t in_area(const struct raw_rank *r, int32_t source)
+{
+	return (size_t)source * r->area;
+}
+
+static size_t out_area(const struct raw_rank *r, int32_t peer)
+{
+	return (size_t)(r->c->n_ranks + peer) * r->area;
+}
+
+static uint8_t pattern(int32_t from, int32_t to, size_t i)
+{
+	return (uint8_t)((size_t)(from * 31 + to * 7 + 1) + i * 131 + (i >> 8));
+}
+
+static bool raw_open(struct raw_rank *r, const struct crew_member *me,
+                     const struct bench_case *c, struct ferry_world *world)
+{
+	const size_t n = (size_t)c->n_ranks;
+
+	*r = (struct raw_rank){
+		.me = me,
+		.c = c,
+		.seen = alloc_or_exit(N_PHASES * n, sizeof(*r->seen)),
+		.items = alloc_or_exit(n, sizeof(*r->items)),
+	};
+	for (int p = 0; p < N_PHASES; p++)
+		r->rows[p] = alloc_or_exit(n * n, sizeof(*r->rows[p]));
+	count_rows(r);
+	size_up(r);
+	if (!crew_good(me,
+	               ferry_segment_open(world, 2 * n * r->area,
+	                                  (uint32_t)(N_PHASES * n),
+	                                  &r->segment),
+	               "opening a segment"))
+		return false;
+	r->base = ferry_segment_base(r->segment);
+	r->max_put = ferry_segment_max_put(r->segment);
+	for (int32_t peer = 0; peer < c->n_ranks; peer++)
+		for (size_t i = 0; i < r->area; i++)
+			r->base[out_area(r, peer) + i] =
+				pattern(me->rank, peer, i);
+	return true;
+}
+
+static void raw_close(struct raw_rank *r)
+{
+	ferry_segment_close(r->segment);
+	free(r->seen);
+	free(r->items);
+	for (int p = 0; p < N_PHASES; p++)
+		free(r->rows[p]);
+}
+
+static uint64_t pieces_of(const struct raw_rank *r, size_t bytes)
+{
+	return bytes ? (bytes - 1) / r->max_put + 1 : 0;
+}
+
+/* `bytes` at `at` of the areas, one row or table, in pieces. */
+static enum ferry_status put_row(struct raw_rank *r, int phase, int32_t peer,
+                                 size_t at, size_t bytes)
+{
+	const uint32_t signal = (uint32_t)(phase * r->c->n_ranks + r->me->rank);
+	const size_t to = in_area(r, r->me->rank) + at;
+	const uint8_t *from = r->base + out_area(r, peer) + at;
+
+	for (size_t done = 0; done < bytes; done += r->max_put) {
+		const size_t left = bytes - done;
+
+		FERRY_TRY(ferry_segment_put(
+			r->segment, peer, to + done, from + done,
+			left < r->max_put ? left : r->max_put, signal));
+	}
+	return FERRY_OK;
+}
+
+static enum ferry_status put_peer(struct raw_rank *r, int phase, int32_t peer)
+{
+	const int64_t n = *rows_of(r, phase, r->me->rank, peer);
+	size_t at = 0;
+
+	if (phase == BENCH_DISPATCH) {
+		FERRY_TRY(put_row(r, phase, peer, 0, r->table_bytes));
+		at = r->table_bytes;
+	}
+	for (int64_t i = 0; i < n; i++, at += r->row_bytes[phase])
+		FERRY_TRY(put_row(r, phase, peer, at, r->row_bytes[phase]));
+	return FERRY_OK;
+}
+
+/* Everything that the others put in this phase of this step. */
+static enum ferry_status await_all(struct raw_rank *r, int phase)
+{
+	int32_t n = 0;
+
+	for (int32_t source = 0; source < r->c->n_ranks; source++) {
+		const size_t i = (size_t)(phase * r->c->n_ranks + source);
+		uint64_t puts =
+			(uint64_t)*rows_of(r, phase, source, r->me->rank) *
+			pieces_of(r, r->row_bytes[phase]);
+
+		if (source == r->me->rank)
+			continue;
+		if (phase == BENCH_DISPATCH)
+			puts += pieces_of(r, r->table_bytes);
+		r->seen[i] += puts;
+		r->items[n++] = (struct ferry_wait_item){(uint32_t)i, source,
+		                                         r->seen[i]};
+	}
+	return ferry_segment_wait_all(r->segment, r->items, n, NULL);
+}
+
+static enum ferry_status run_phase(struct raw_rank *r, int phase)
+{
+	for (int32_t i = 1; i < r->c->n_ranks; i++)
+		FERRY_TRY(
+			put_peer(r, phase, (r->me->rank + i) % r->c->n_ranks));
+	FERRY_TRY(ferry_segment_kick(r->segment));
+	FERRY_TRY(await_all(r, phase));
+	return ferry_segment_flush(r->segment);
+}
+
+static bool step(struct raw_rank *r, uint64_t ns[BENCH_N_PHASES])
+{
+	const uint64_t start = ferry_now_ns();
+
+	if (!crew_good(r->me, run_phase(r, BENCH_DISPATCH), "raw dispatch"))
+		return false;
+	const uint64_t middle = ferry_now_ns();
+
+	if (!crew_good(r->me, run_phase(r, BENCH_COMBINE), "raw combine"))
+		return false;
+	const uint64_t end = ferry_now_ns();
+
+	ns[BENCH_DISPATCH] = middle - start;
+	ns[BENCH_COMBINE] = end - middle;
+	ns[BENCH_PAIR] = end - start;
+	return true;
+}
+
+/* What the last combine left; dispatch before it is checked by its rest. */
+static void count_wrong(const struct raw_rank *r, struct raw_tally *tally)
+{
+	for (int32_t source = 0; source < r->c->n_ranks; source++) {
+		const size_t back = (size_t)*rows_of(r, BENCH_COMBINE, source,
+		                                     r->me->rank) *
+		                    r->row_bytes[BENCH_COMBINE];
+		const size_t there = (size_t)*rows_of(r, BENCH_DISPATCH, source,
+		                                      r->me->rank) *
+		                             r->row_bytes[BENCH_DISPATCH] +
+		                     r->table_bytes;
+		const uint8_t *got = r->base + in_area(r, source);
+
+		if (source == r->me->rank)
+			continue;
+		for (size_t i = 0; i < (there > back ? there : back); i++)
+			tally->wrong[i < back ? BENCH_COMBINE
+			                      : BENCH_DISPATCH] +=
+				got[i] != pattern(source, r->me->rank, i);
+	}
+}
+
+/* As Ferry's statistics count them: without padding and tables. */
+static void count_bytes(const struct raw_rank *r, struct raw_tally *tally)
+{
+	const size_t scales = (size_t)bench_scales(r->c) * sizeof(float);
+	const size_t bytes[N_PHASES] = {bench_row_bytes(r->c) + scales,
+	                                r->row_bytes[BENCH_COMBINE]};
+
+	for (int32_t peer = 0; peer < r->c->n_ranks; peer++)
+		for (int p = 0; p < N_PHASES; p++)
+			tally->wire_bytes[p] +=
+				(size_t)*rows_of(r, p, r->me->rank, peer) *
+				bytes[p];
+}
+
+static bool measure(struct raw_rank *r, const struct raw_work *work)
+{
+	const size_t iters = (size_t)work->iters;
+	uint64_t *const ns =
+		work->ns + (size_t)r->me->rank * BENCH_N_PHASES * iters;
+	uint64_t one[BENCH_N_PHASES];
+
+	/* One at least: nobody has touched the pages yet. */
+	for (int32_t i = 0; i <= work->warmup; i++)
+		if (!step(r, one))
+			return false;
+	crew_barrier(r->me);
+	for (size_t i = 0; i < iters; i++) {
+		if (!step(r, one))
+			return false;
+		for (int p = 0; p < BENCH_N_PHASES; p++)
+			ns[(size_t)p * iters + i] = one[p];
+	}
+	count_bytes(r, &work->tallies[r->me->rank]);
+	count_wrong(r, &work->tallies[r->me->rank]);
+	return true;
+}
+
+static int raw_body(const struct crew_member *me, void *arg)
+{
+	const struct raw_work *work = arg;
+	struct ferry_world *world;
+	struct raw_rank rank;
+
+	if (!crew_open(me, 0, &world))
+		return EXIT_FAILED;
+	bool good =
+		raw_open(&rank, me, work->shape, world) && measure(&rank, work);
+
+	/* Nobody closes what others still put to. */
+	good = good && crew_good(me, ferry_world_barrier(world), "barrier");
+	raw_close(&rank);
+	ferry_world_close(world);
+	return good ? EXIT_GOOD : EXIT_FAILED;
+}
+
+static void add_tallies(struct bench_result *result,
+                        const struct raw_work *work, int32_t n_ranks)
+{
+	struct bench_figure *const pair = &result->phase[BENCH_PAIR];
+
+	for (int p = 0; p < N_PHASES; p++) {
+		struct bench_figure *figure = &result->phase[p];
+
+		for (int32_t r = 0; r < n_ranks; r++) {
+			figure->wire_bytes += work->tallies[r].wire_bytes[p];
+			figure->wrong += work->tallies[r].wrong[p];
+		}
+		pair->wire_bytes += figure->wire_bytes;
+		pair->wrong += figure->wrong;
+	}
+}
+
+bool bench_raw_run(const struct crew *crew, const struct bench_case *c,
+                   int32_t iters, int32_t warmup, struct bench_result *result)
+{
+	const size_t n = (size_t)crew->n_ranks;
+	const size_t tally_bytes = n * sizeof(struct raw_tally);
+	const size_t ns_bytes =
+		n * BENCH_N_PHASES * (size_t)iters * sizeof(uint64_t);
+	struct raw_work work = {
+		.shape = c,
+		.iters = iters,
+		.warmup = warmup,
+		.tallies = alloc_shared(tally_bytes),
+		.ns = alloc_shared(ns_bytes),
+	};
+	const bool good = crew_run(crew, raw_body, &work) == EXIT_GOOD;
+
+	*result = (struct bench_result){0};
+	if (good) {
+		bench_summarize(result, work.ns, crew->n_ranks, iters);
+		add_tallies(result, &work, crew->n_ranks);
+	}
+	alloc_shared_free(work.tallies, tally_bytes);
+	alloc_shared_free(work.ns, ns_bytes);
+	return good;
+}
