@@ -14,7 +14,7 @@
  */
 const char *bench_baseline_missing(void);
 
-/* One round on one shape: fills the results of both. False after a complaint. */
+/* One round on one shape: fills both results. False after a complaint. */
 bool bench_baseline_run(const struct bench_options *o,
                         const struct bench_case *c,
                         struct bench_mpi_facts *facts,

@@ -212,7 +212,7 @@ static enum ferry_status await_all(struct raw_rank *r, int phase)
 	int32_t n = 0;
 
 	for (int32_t source = 0; source < r->c->n_ranks; source++) {
-		const size_t i = (size_t)(phase * r->c->n_ranks + source);
+		const int32_t i = phase * r->c->n_ranks + source;
 		uint64_t puts =
 			(uint64_t)*rows_of(r, phase, source, r->me->rank) *
 			pieces_of(r, r->row_bytes[phase]);
