@@ -105,6 +105,7 @@ struct ferry_segment {
 	uint32_t told;     /* 1: the own verdict is on its way */
 	pthread_mutex_t lock; /* of what follows */
 	uint64_t poisoned_ns; /* when a verdict was first seen, 0: never */
+	uint64_t ready_ns;    /* when this rank could first choose, 0: never */
 	bool *here;           /* [n_ranks] whose verdict is here */
 	struct ferry_verdict verdict;
 	struct ferry_error error; /* verdict as the public record */

@@ -5,7 +5,8 @@
  * chooses. Whoever has decided says so, and who decides later follows him: so
  * a verdict that comes late changes nothing, and all report the same root.
  * Where all reach each other's control, one word of rank 0 is the election, and
- * no two can differ; elsewhere two ranks can that decide at the same moment.
+ * no two can differ. Elsewhere they take turns: one rank decides, and another
+ * only when it has waited in vain for that one's decision.
  */
 #include "segment_break.h"
 
@@ -19,6 +20,7 @@
 enum {
 	GRACE_MOST_MS = 200,
 	LOOK_NS = 2000000, /* how often deaths are asked for meanwhile */
+	MOST_TURNS = 4,
 };
 
 uint64_t ferry_segment_grace_ns(const struct ferry_segment *segment)
@@ -149,7 +151,43 @@ static bool complete(const struct ferry_segment *segment)
 	return true;
 }
 
-/* This rank's own choice, -1: wait for more verdicts. */
+/* Smaller decides sooner: who found something waits, and will decide. */
+static int turn_of(const struct ferry_verdict *v)
+{
+	if (v->status == FERRY_ABORTED) /* told by any thread */
+		return 2;
+	return v->flags & FERRY_VERDICT_ASKED ? 1 : 0;
+}
+
+/* Ranks whose turn to decide comes before that of this one. */
+static int32_t turns_before(const struct ferry_segment *segment)
+{
+	const int32_t rank = segment->world->rank;
+	const int own = turn_of(&segment->verdicts[rank]);
+	int32_t n = 0;
+
+	for (int32_t r = 0; r < segment->world->n_ranks; r++) {
+		const struct ferry_verdict *v = &segment->verdicts[r];
+
+		if (!segment->here[r] || v->status == FERRY_OK ||
+		    gone(segment, r))
+			continue;
+		n += turn_of(v) < own || (turn_of(v) == own && r < rank);
+	}
+	return n < MOST_TURNS ? n : MOST_TURNS;
+}
+
+/* Is it for this rank to decide, which could? A turn lasts a grace. */
+static bool is_own_turn(struct ferry_segment *segment, uint64_t now)
+{
+	if (!segment->ready_ns)
+		segment->ready_ns = now;
+	return now - segment->ready_ns >=
+	       (uint64_t)turns_before(segment) *
+	               ferry_segment_grace_ns(segment);
+}
+
+/* This rank's own choice, -1: wait for more verdicts, or for another's. */
 static int32_t choose_here(struct ferry_segment *segment)
 {
 	const uint64_t now = ferry_now_ns();
@@ -158,6 +196,8 @@ static int32_t choose_here(struct ferry_segment *segment)
 		segment->poisoned_ns = now;
 	if (now - segment->poisoned_ns < ferry_segment_grace_ns(segment) &&
 	    !complete(segment))
+		return -1;
+	if (!segment->shared && !is_own_turn(segment, now))
 		return -1;
 	return ferry_verdict_choose(segment->verdicts, segment->here,
 	                            segment->world->n_ranks);

@@ -386,11 +386,6 @@ static void late(struct rank *rank)
 
 static void test_late(void **state)
 {
-	const struct fault_setting *setting = *state;
-
-	/* Without an election two ranks can decide at the same moment. */
-	if (strstr(setting->fabric, "wire"))
-		skip();
 	run(*state, (struct ranks){.n_ranks = 3, .timeout_ms = LATE_MS},
 	    "delay:us=2000", late);
 }
