@@ -63,7 +63,7 @@ static int probe(const struct ferry_world *world,
 		return 0;
 	}
 	snprintf(reason, FERRY_REASON_BYTES,
-	         "for tests: put only, any order, delays");
+	         "for tests: any order, delays; only by name");
 	return FERRY_SCORE_BY_NAME;
 }
 

@@ -170,8 +170,10 @@ enum ferry_status ferry_shm_find(struct ferry_ctx *ctx, int32_t rank,
 		return ferry_fail_errno(
 			ctx, FERRY_SYS, errno, "shm: memory of rank %d: %s%s",
 			rank, path,
-			handle->fd >= 0 ? " (try FERRY_SHM=file)"
-					: " (do the ranks share /dev/shm?)");
+			handle->fd >= 0
+				? " (try FERRY_SHM=file)"
+				: " (do the ranks share /dev/shm? FERRY_HOST "
+				  "can make hosts of them)");
 	if (is_meant(fd, handle))
 		status = map(ctx, fd, handle->bytes, base);
 	else

@@ -2,7 +2,8 @@
 /*
  * Which way rows take in a world of several hosts: into the windows of the own
  * host's ranks by stores, with a signal for many; to all others staged and put,
- * each with its bytes. Seen in the trace of the fabric's puts.
+ * each with its bytes. Hosts may be uneven, and their ranks dealt out. Seen in
+ * the trace of the fabric's puts.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -79,10 +80,29 @@ static void test_rows(void **state)
 	ranks_run(&how, rows_take_their_way);
 }
 
+/* Hosts by name, whose ranks are not consecutive, of one machine. */
+static void name_hosts(const struct rank *rank,
+                       struct ferry_world_config *config)
+{
+	config->options = rank->rank % 2 ? "HOST=b;TRACE=/dev/null"
+	                                 : "HOST=a;TRACE=/dev/null";
+}
+
+static void test_names(void **state)
+{
+	struct ranks how = run_args_ranks(N_RANKS);
+
+	(void)state;
+	how.fabric = "trace:shm+wire";
+	how.configure = name_hosts;
+	ranks_run(&how, rows_take_their_way);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rows),
+		cmocka_unit_test(test_names),
 	};
 
 	run_args_read(argc, argv);
