@@ -99,9 +99,12 @@ static bool taken(const int32_t *ids, int32_t n, int32_t expert)
 	return false;
 }
 
-static int32_t choose(const struct bench_case *c, uint64_t *state,
+static int32_t choose(const struct bench_case *c, int32_t rank, uint64_t *state,
                       const int32_t *ids, int32_t k)
 {
+	if (c->routing == BENCH_SHIFT)
+		return bench_first_expert(c, (rank + c->shift) % c->n_ranks) +
+		       k;
 	if (c->routing == BENCH_ONE)
 		return k % c->experts;
 	if (c->routing == BENCH_MESSY)
@@ -125,7 +128,7 @@ void bench_make_routing(const struct bench_case *c, int32_t rank, uint64_t step,
 	for (int32_t i = 0; i < n; i++) {
 		const int32_t k = i % c->topk;
 
-		ids[i] = choose(c, &state, ids + i - k, k);
+		ids[i] = choose(c, rank, &state, ids + i - k, k);
 		weights[i] = (float)(rng_next(&state) >> 40) * 0x1p-24f;
 	}
 }

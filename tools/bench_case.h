@@ -18,6 +18,8 @@ enum bench_routing {
 	BENCH_ZIPF,    /* expert e with weight 1/(e+1), different */
 	BENCH_ONE,     /* every token takes experts 0..topk-1 */
 	BENCH_MESSY,   /* for checks: masked choices and repeated experts */
+	BENCH_SHIFT,   /* for checks: experts of rank (own + shift) mod n_ranks,
+	                * which has topk of them */
 };
 
 struct bench_case {
@@ -31,6 +33,7 @@ struct bench_case {
 	enum ferry_combine_mode combine;
 	enum ferry_layout layout;
 	enum bench_routing routing;
+	int32_t shift; /* BENCH_SHIFT */
 	uint64_t seed;
 	enum ferry_device device;
 	enum ferry_path path; /* CUDA; 0: auto */

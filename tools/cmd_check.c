@@ -18,6 +18,7 @@
 #include "fabric_choice.h"
 #include "gpu_bench.h"
 #include "gpu_check.h"
+#include "hosts.h"
 #include "job.h"
 #include "json.h"
 #include "machine.h"
@@ -26,7 +27,8 @@ struct check_options {
 	int64_t ranks, seconds, seed;
 	const char *fabric;
 	int device; /* enum ferry_device */
-	bool processes, json;
+	int64_t timeout;
+	bool processes, json, hosts, strict;
 };
 
 static const char *const device_names[] = {"cpu", "cuda", NULL};
@@ -47,6 +49,14 @@ static const struct opt options[] = {
          device_names, "where rows lie; cuda: ranks on GPUs, in turns"},
 	{"processes", 0, OPT_FLAG, AT(processes), NULL, NULL, 0, 0, NULL,
          "cuda: ranks are processes, not threads"},
+	{"hosts", 'H', OPT_FLAG, AT(hosts), NULL, NULL, 0, 0, NULL,
+         "check the job that this process was started in by mpirun, srun, "
+         "torchrun or ferry run, over its hosts: who is where, every pair of "
+         "ranks, combine; without one, --ranks on this host"},
+	{"timeout", 'T', OPT_INT, AT(timeout), "S", "10", 1, 86400, NULL,
+         "with --hosts: seconds to wait for a rank before its pair has failed"},
+	{"strict", 0, OPT_FLAG, AT(strict), NULL, NULL, 0, 0, NULL,
+         "with --hosts: a slow pair is a failure, too"},
 	{"json", 'j', OPT_FLAG, AT(json), NULL, NULL, 0, 0, NULL,
          "JSON instead of text"},
 	{0},
@@ -58,7 +68,8 @@ static const struct opt_command command = {
 	.options = options,
 	.examples = "  ferry check\n"
 		    "  ferry check --ranks 8 --fabric shm --seconds 60\n"
-		    "  ferry check --device cuda --ranks 4\n",
+		    "  ferry check --device cuda --ranks 4\n"
+		    "  srun ferry check --hosts\n",
 };
 
 enum { FABRICS_MAX = 16 };
@@ -272,6 +283,29 @@ static int choose_gpus(const struct check_options *o, struct crew *crew)
 	return OPT_GO_ON;
 }
 
+/* In a job one rank of it; otherwise ranks on this host. */
+static int check_hosts(const struct check_options *o, struct crew *crew)
+{
+	struct hosts_options hosts = {.strict = o->strict, .json = o->json};
+	int status;
+
+	if (o->device == FERRY_DEVICE_CUDA)
+		return opt_complain(&command,
+		                    "--hosts is for --device cpu: hosts check "
+		                    "their GPUs each by itself");
+	if (hosts_launched()) {
+		crew->fabric = o->fabric;
+		crew->timeout_ms = (int32_t)o->timeout * 1000;
+		return hosts_check_launched(crew, &hosts);
+	}
+	status = fabric_choose(&command, o->fabric, crew);
+	if (status != OPT_GO_ON)
+		return status;
+	crew->bind = true;
+	crew->timeout_ms = (int32_t)o->timeout * 1000;
+	return crew_run(crew, hosts_body, &hosts);
+}
+
 int cmd_check(int argc, char **argv)
 {
 	struct check_options o = {0};
@@ -284,6 +318,10 @@ int cmd_check(int argc, char **argv)
 	                                    : !getenv("FERRY_FABRIC"));
 
 	crew.n_ranks = (int32_t)o.ranks;
+	if (status == OPT_GO_ON && o.hosts)
+		return check_hosts(&o, &crew);
+	if (status == OPT_GO_ON && o.strict)
+		status = opt_complain(&command, "--strict needs --hosts");
 	if (status == OPT_GO_ON && cuda)
 		status = choose_gpus(&o, &crew);
 	else if (status == OPT_GO_ON && !all)
