@@ -12,6 +12,7 @@
 #include "cuda/cuda_info.h"
 #include "cuda/cuda_link.h"
 #include "info_links.h"
+#include "info_world.h"
 #include "json.h"
 #include "machine.h"
 #include "opt.h"
@@ -21,6 +22,7 @@ struct info_options {
 	bool report;
 	bool measure;
 	bool links;
+	bool world;
 	struct info_links of_links;
 };
 
@@ -41,11 +43,15 @@ static const struct opt options[] = {
          0, 0, NULL,
          "instead: start ranks, and measure what a transfer costs between any "
          "two of them, as plans count it"},
+	{"world", 0, OPT_FLAG, offsetof(struct info_options, world), NULL, NULL,
+         0, 0, NULL,
+         "instead: as one of the ranks of a job, tell on which hosts they are "
+         "and how they reach each other"},
 	{"ranks", 'n', OPT_INT, OF_LINKS(n_ranks), "N", NULL, 1,
          INFO_LINKS_RANKS, NULL, "--links: ranks to start; 2 when not given"},
 	{"fabric", 'f', OPT_TEXT, OF_LINKS(fabric), "NAME", NULL, 0, 0, NULL,
-         "--links: fabric of the ranks; the best fit for processes when "
-         "neither this nor FERRY_FABRIC is given"},
+         "--links, --world: fabric of the ranks; the best fit when neither "
+         "this nor FERRY_FABRIC is given"},
 	{"bytes", 'b', OPT_INT, OF_LINKS(max_bytes), "N", NULL, 4096, 1 << 30,
          NULL,
          "--links: largest transfer, in bytes; as large as an expert is; "
@@ -63,6 +69,7 @@ static const struct opt_command command = {
 	.examples = "  ferry info\n"
 		    "  ferry info --measure\n"
 		    "  ferry info --links --ranks 4 --fabric shm\n"
+		    "  ferry run -n 2 -- ferry info --world\n"
 		    "  ferry info --report --json > report.json\n",
 };
 
@@ -316,11 +323,18 @@ static int check_use(const struct info_options *o)
 {
 	const struct info_links *const l = &o->of_links;
 	const char *const lone = l->n_ranks     ? "ranks"
-	                         : l->fabric    ? "fabric"
 	                         : l->max_bytes ? "bytes"
 	                         : l->rounds    ? "rounds"
 	                                        : NULL;
 
+	if (o->world && (o->links || o->measure || o->report))
+		return opt_complain(&command, "--%s does not go with --world",
+		                    o->links     ? "links"
+		                    : o->measure ? "measure"
+		                                 : "report");
+	if (!o->links && !o->world && l->fabric)
+		return opt_complain(&command,
+		                    "--fabric needs --links or --world");
 	if (!o->links && lone)
 		return opt_complain(&command, "--%s needs --links", lone);
 	if (o->links && (o->measure || o->report))
@@ -355,6 +369,8 @@ int cmd_info(int argc, char **argv)
 		return status;
 	if (o.links)
 		return print_costs(&o);
+	if (o.world)
+		return info_world(o.of_links.fabric, o.json);
 	if (o.json)
 		return print_json(&o);
 	print_text(&o);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ferry run: a program as N ranks on this host. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@ struct run_options {
 	int bind;
 	bool tag;
 	int64_t grace_ms;
+	int64_t per_host;
 };
 
 static const char *const bind_names[] = {"none", "core", NULL};
@@ -33,6 +35,10 @@ static const struct opt options[] = {
          "5000", 0, 3600000, NULL,
          "milliseconds that the others have to end by themselves when a rank "
          "has failed"},
+	{"ranks-per-host", 0, OPT_INT, offsetof(struct run_options, per_host),
+         "N", NULL, 1, JOB_MAX_RANKS, NULL,
+         "for tests: every N ranks pretend to be a host of their own; sets "
+         "FERRY_RANKS_PER_HOST"},
 	{0},
 };
 
@@ -41,8 +47,11 @@ static const struct opt_command command = {
 	.summary = "start a program as N ranks on this host",
 	.operands = "[--] PROGRAM [ARGUMENT...]",
 	.options = options,
-	.examples = "  ferry run -n 4 -- ./my-engine --layers 2\n"
-		    "  ferry run -n 2 --tag -- sh -c 'echo $FERRY_RANK'\n",
+	.examples =
+		"  ferry run -n 4 -- ./my-engine --layers 2\n"
+		"  ferry run -n 4 --ranks-per-host 2 -- ferry info --world -f "
+		"shm+wire\n"
+		"  ferry run -n 2 --tag -- sh -c 'echo $FERRY_RANK'\n",
 };
 
 struct start {
@@ -67,6 +76,15 @@ static int execute(void *arg, int32_t rank)
 	return error == ENOENT ? 127 : 126;
 }
 
+static void pretend_hosts(int64_t per_host)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%" PRId64, per_host);
+	if (per_host)
+		setenv("FERRY_RANKS_PER_HOST", text, 1);
+}
+
 int cmd_run(int argc, char **argv)
 {
 	struct run_options o = {0};
@@ -77,6 +95,7 @@ int cmd_run(int argc, char **argv)
 		return status;
 	if (first == argc)
 		return opt_complain(&command, "no program given");
+	pretend_hosts(o.per_host);
 	struct start start = {
 		argv + first,
 		o.bind == RUN_BIND_CORE ? bind_plan((int32_t)o.n_ranks) : NULL,

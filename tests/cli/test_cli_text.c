@@ -56,6 +56,12 @@ static void test_unknown_options_name_the_nearest(void **state)
 	expect("info --jsno", 2, "", "did you mean --json?");
 	expect("info -n 2", 2, "", "ferry info: --ranks needs --links\n");
 	expect("info --rounds 3 --json", 2, "", "--rounds needs --links\n");
+	expect("info --fabric shm", 2, "",
+	       "--fabric needs --links or --world\n");
+	expect("info --world --links", 2, "",
+	       "--links does not go with --world\n");
+	expect("info --world --report", 2, "",
+	       "--report does not go with --world\n");
 	expect("info --links --measure", 2, "",
 	       "ferry info: --measure does not go with --links\n");
 	expect("info --links --report", 2, "",
