@@ -52,6 +52,11 @@ static const struct opt options[] = {
 	{"trace", 'T', OPT_TEXT, AT(trace), "FILE", NULL, 0, 0, NULL,
          "routing of a recorded trace with ids of tokens, as ferry replay "
          "takes them, instead of uniform routing"},
+	{"steps", 's', OPT_INT, AT(steps), "N", "0", 0, 100000, NULL,
+         "draw so many steps of uniform routing and take the busiest rank of "
+         "each, instead of what a rank expects; 0: not"},
+	{"seed", 0, OPT_INT, AT(seed), "N", "1", 0, INT64_MAX, NULL,
+         "with --steps: seed of what is drawn"},
 	{"measure", 'M', OPT_FLAG, AT(measure), NULL, NULL, 0, 0, NULL,
          "measure --fabric on two ranks of this host: their link, inside or "
          "between, base and memory"},
@@ -145,6 +150,9 @@ static int check(const struct model_options *o)
 		                    ", allowed is at most the %" PRId64
 		                    " of --experts",
 		                    o->topk, o->experts);
+	if (o->steps && o->trace)
+		return opt_complain(&model_command,
+		                    "--steps and --trace exclude each other");
 	if (o->fabric && !o->measure)
 		return opt_complain(&model_command, "--fabric needs --measure");
 	return OPT_GO_ON;
@@ -187,7 +195,10 @@ static bool compute(struct model_run *run, struct model_line *line)
 	const struct model_options *o = run->options;
 	struct fault fault;
 
-	if (!o->trace) {
+	if (o->steps > 0) {
+		model_draw(line, o->steps, (uint64_t)o->seed);
+		run->trace_steps = o->steps;
+	} else if (!o->trace) {
 		expect(line);
 	} else if (!model_trace(o->trace, line, &run->trace_steps, &fault)) {
 		opt_complain(&model_command, "%s", fault.text);

@@ -40,9 +40,10 @@ static void print_head(const struct model_run *run)
 	       model_once_names[o->once], model_combine_names[o->combine],
 	       s->tables ? ", tables to every rank" : ", no tables");
 	if (run->trace_steps)
-		printf("# routing  of a trace, %" PRId64
-		       " steps and layers; the slowest rank of each\n",
-		       run->trace_steps);
+		printf("# routing  %s, %" PRId64
+		       " steps%s; the busiest rank of each\n",
+		       o->trace ? "of a trace" : "uniform, drawn",
+		       run->trace_steps, o->trace ? " and layers" : "");
 	else
 		puts("# routing  uniform; expected bytes of a rank");
 	puts("# latency  base + alpha + the largest of the three; serial: "

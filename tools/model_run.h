@@ -10,6 +10,7 @@ struct model_options {
 	struct opt_list ranks, tokens;
 	int64_t per_host, hidden, topk, experts;
 	int dtype, once, combine; /* indices into their names */
+	int64_t steps, seed;
 	const char *inside, *between, *base, *memory;
 	const char *trace, *fabric;
 	bool no_tables, links, measure;
@@ -34,7 +35,7 @@ struct model_run {
 	char **argv;
 	struct model_machine machine;
 	char measured[32];   /* the fabric; empty: nothing was measured */
-	int64_t trace_steps; /* of a recorded trace; 0: uniform routing */
+	int64_t trace_steps; /* recorded or drawn; 0: expected bytes */
 	int n_lines;
 	struct model_line lines[OPT_LIST_MAX * OPT_LIST_MAX];
 };
@@ -45,6 +46,9 @@ struct model_run {
  */
 bool model_trace(const char *path, struct model_line *line, int64_t *n_steps,
                  struct fault *fault);
+
+/* The same of n_steps of uniform routing, drawn. */
+void model_draw(struct model_line *line, int64_t n_steps, uint64_t seed);
 
 /*
  * Measures the fabric on two ranks of this host: a link inside of hosts where

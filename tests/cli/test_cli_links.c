@@ -70,6 +70,7 @@ static void test_refusals(void **state)
 		{"model --per-host 0", "--per-host is 0, allowed is 1.."},
 		{"model --fabric shm", "--fabric needs --measure"},
 		{"model --measure --fabric wier", "did you mean 'wire'"},
+		{"model --steps 1 --trace x", "exclude each other"},
 		{"model --once row", "allowed is expert, rank, host"},
 	};
 
@@ -110,6 +111,35 @@ static void test_measure(void **state)
 		                 i == 0 ? 0 : 8192);
 		cJSON_Delete(d);
 	}
+}
+
+/* Means of what is drawn are what is expected; the busiest rank has more. */
+static void test_drawn(void **state)
+{
+	static const char *const ways[] = {"", "--steps 40 --seed 7"};
+	double ranks[2], hosts[2], bytes[2], memory[2];
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		char line[128];
+
+		snprintf(line, sizeof(line),
+		         "model --ranks 16 --tokens 32 --once expert "
+		         "--no-tables --json %s",
+		         ways[i]);
+		cJSON *d = program_json_of(line, "ferry-model-1");
+
+		ranks[i] = program_number(row_of(d, 0), "ranks_per_token");
+		hosts[i] = program_number(row_of(d, 0), "hosts_per_token");
+		bytes[i] = program_number(row_of(d, 0), "between_bytes");
+		memory[i] = program_number(row_of(d, 0), "memory_bytes");
+		cJSON_Delete(d);
+	}
+	assert_true(ranks[1] > 0.99 * ranks[0] && ranks[1] < 1.01 * ranks[0]);
+	assert_true(hosts[1] > 0.99 * hosts[0] && hosts[1] < 1.01 * hosts[0]);
+	assert_true(memory[1] > 0.99 * memory[0] &&
+	            memory[1] < 1.01 * memory[0]);
+	assert_true(bytes[1] > 1.05 * bytes[0] && bytes[1] < 1.4 * bytes[0]);
 }
 
 /* Eight tokens in two layers of a trace: ids as bytes, and their index. */
@@ -177,6 +207,7 @@ int main(void)
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_measure),
 		cmocka_unit_test(test_trace),
+		cmocka_unit_test(test_drawn),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
