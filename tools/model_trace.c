@@ -13,11 +13,14 @@ struct counter {
 	struct model_line *line;
 	int64_t n_steps; /* layers count as steps of their own */
 	int64_t ranks, hosts;
-	struct model_rows *rows;     /* [ranks] */
-	int32_t *seen;               /* [ranks] */
-	const struct route_ids *ids; /* of a trace */
+	struct model_rows *rows; /* [ranks] */
+	int32_t *seen;           /* [ranks] */
+	/* Ids of a token of a step, in order: recorded, or drawn. */
+	void (*read)(const struct counter *c, int64_t token, int32_t layer,
+	             int32_t *ids);
+	const struct route_ids *ids;
 	uint64_t seed;
-	int32_t *experts; /* [experts] of scratch; NULL: nothing is drawn */
+	int32_t *experts; /* [experts] of scratch, where they are drawn */
 };
 
 static void add_load(struct model_load *sum, const struct model_load *load)
@@ -38,9 +41,10 @@ static void divide_load(struct model_load *sum, double n)
 	sum->between_messages /= n;
 }
 
-static void read_token(const struct route_ids *in, int64_t token, int32_t layer,
+static void read_token(const struct counter *c, int64_t token, int32_t layer,
                        int32_t *ids)
 {
+	const struct route_ids *const in = c->ids;
 	const int64_t at = (token * in->n_layers + layer) * in->topk;
 
 	for (int32_t k = 0; k < in->topk; k++)
@@ -48,12 +52,14 @@ static void read_token(const struct route_ids *in, int64_t token, int32_t layer,
 }
 
 /* topk different ones, all equally likely: the head of a shuffle. */
-static void draw_token(const struct counter *c, int64_t token, int32_t *ids)
+static void draw_token(const struct counter *c, int64_t token, int32_t layer,
+                       int32_t *ids)
 {
 	const struct model_shape *const s = &c->line->shape;
 	uint64_t state = hash_u64(hash_u64(c->seed, (uint64_t)c->n_steps),
 	                          (uint64_t)token);
 
+	(void)layer;
 	for (int32_t k = 0; k < s->topk; k++) {
 		const uint64_t left = (uint64_t)(s->experts - k);
 		const int32_t at =
@@ -79,10 +85,7 @@ static void count_phase(struct counter *c, int64_t first, int32_t layer,
 	for (int32_t e = 0; c->experts && e < s->experts; e++)
 		c->experts[e] = e;
 	for (int64_t i = 0; i < n; i++) {
-		if (c->experts)
-			draw_token(c, i, ids);
-		else
-			read_token(c->ids, first + i, layer, ids);
+		c->read(c, first + i, layer, ids);
 		model_add_token(s, phase, (int32_t)(i / s->tokens),
 		                i % s->tokens, ids, c->rows, c->seen);
 		model_add_spread(s, ids, &ranks, &hosts, c->seen);
@@ -114,6 +117,7 @@ static bool count(void *arg, const struct route_ids *ids, int32_t n_experts,
 	s->topk = ids->topk;
 	s->experts = n_experts;
 	c->ids = ids;
+	c->read = read_token;
 	if (n < 1 || n > ids->n_tokens)
 		return fault_set(fault,
 		                 "%s: %d ranks of %d tokens need %" PRId64
@@ -186,6 +190,7 @@ void model_draw(struct model_line *line, int64_t n_steps, uint64_t seed)
 {
 	struct counter c = counter_make(line);
 
+	c.read = draw_token;
 	c.seed = seed;
 	c.experts =
 		alloc_or_exit((size_t)line->shape.experts, sizeof(*c.experts));
