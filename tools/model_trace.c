@@ -60,6 +60,8 @@ static void draw_token(const struct counter *c, int64_t token, int32_t layer,
 	                          (uint64_t)token);
 
 	(void)layer;
+	for (int32_t e = 0; token == 0 && e < s->experts; e++)
+		c->experts[e] = e; /* so that both phases draw alike */
 	for (int32_t k = 0; k < s->topk; k++) {
 		const uint64_t left = (uint64_t)(s->experts - k);
 		const int32_t at =
@@ -82,8 +84,6 @@ static void count_phase(struct counter *c, int64_t first, int32_t layer,
 	struct model_load load;
 
 	memset(c->rows, 0, (size_t)s->ranks * sizeof(*c->rows));
-	for (int32_t e = 0; c->experts && e < s->experts; e++)
-		c->experts[e] = e;
 	for (int64_t i = 0; i < n; i++) {
 		c->read(c, first + i, layer, ids);
 		model_add_token(s, phase, (int32_t)(i / s->tokens),
