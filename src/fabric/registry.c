@@ -13,6 +13,7 @@
 
 const struct ferry_fabric_ops *const ferry_fabrics[] = {
 	&ferry_fabric_p2p,
+	&ferry_fabric_nvshmem,
 	&ferry_fabric_local,
 	&ferry_fabric_shm,
 	&ferry_fabric_wire,

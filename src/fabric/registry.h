@@ -9,6 +9,7 @@
 #include "fabric_ops.h"
 
 extern const struct ferry_fabric_ops ferry_fabric_p2p;
+extern const struct ferry_fabric_ops ferry_fabric_nvshmem;
 extern const struct ferry_fabric_ops ferry_fabric_local;
 extern const struct ferry_fabric_ops ferry_fabric_shm;
 extern const struct ferry_fabric_ops ferry_fabric_wire;

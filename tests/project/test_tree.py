@@ -9,7 +9,8 @@ import tree
 
 # A room may include rooms of a smaller number, and itself.
 ROOMS = {"core": 0, "trace": 1, "balance": 1, "boot": 2, "fabric": 3,
-         "migrate": 4, "proto": 4, "cpu": 5, "cuda": 5, "moe": 6}
+         "migrate": 4, "proto": 4, "cpu": 5, "cuda": 5, "nvshmem": 6,
+         "moe": 6}
 # Names that belong to one folder each by convention.
 SHARED_NAMES = {"CMakeLists.txt", "README.md", "__init__.py"}
 

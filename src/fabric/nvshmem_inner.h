@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside of fabric nvshmem: its state and its heap. See fab_nvshmem.c. */
+#ifndef FERRY_NVSHMEM_INNER_H
+#define FERRY_NVSHMEM_INNER_H
+
+#include "nvshmem_module.h"
+#include "wrap.h"
+
+enum { FERRY_NVSHMEM_BLOCKS = 64 /* segments at a time */ };
+
+/*
+ * What was allocated: NVSHMEM frees collectively, and a segment is closed
+ * alone. So a block is only done with then, and freed by all at the next
+ * allocation, when they are all done with it.
+ */
+struct ferry_nvshmem_block {
+	void *memory; /* NULL: free */
+	bool done;
+};
+
+struct ferry_nvshmem_fabric {
+	struct ferry_wrap wrap; /* inner: control */
+	const struct ferry_nvshmem_ops *module;
+	struct ferry_nvshmem *pe; /* NULL: not open */
+	bool direct;              /* store where NVSHMEM maps a peer */
+	bool lost;                /* the ranks' heaps differ: leave them */
+	pthread_mutex_t lock;     /* of what follows */
+	struct ferry_nvshmem_block blocks[FERRY_NVSHMEM_BLOCKS];
+};
+
+/*
+ * Collective, bounded by open_timeout_ms: whoever brings a failure, `mine`,
+ * is a failure for all. The block has the same index on all ranks.
+ */
+enum ferry_status ferry_nvshmem_take(struct ferry_nvshmem_fabric *f,
+                                     enum ferry_status mine, size_t bytes,
+                                     int32_t *block);
+/* Local: the block is freed some day. */
+void ferry_nvshmem_give(struct ferry_nvshmem_fabric *f, int32_t block);
+
+#endif
