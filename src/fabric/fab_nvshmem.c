@@ -27,7 +27,6 @@
 #include "registry.h"
 
 enum {
-	SCORE = 10,    /* p2p and what stands beside it come first */
 	END_MS = 2000, /* most time for puts at close */
 	NAP_US = 50,
 };
@@ -68,7 +67,7 @@ static int probe_machine(char reason[FERRY_REASON_BYTES])
 		snprintf(reason, FERRY_REASON_BYTES, "%s", ferry_last_error());
 		return 0;
 	}
-	return ferry_nvshmem_load(&opt, reason) ? SCORE : 0;
+	return ferry_nvshmem_load(&opt, reason) ? FERRY_SCORE_BY_NAME : 0;
 }
 
 static int probe(const struct ferry_world *world,
@@ -88,7 +87,7 @@ static int probe(const struct ferry_world *world,
 			return 0;
 		}
 	snprintf(reason, FERRY_REASON_BYTES, "where its module is");
-	return SCORE;
+	return FERRY_SCORE_BY_NAME;
 }
 
 /* The best fabric that brings control to all ranks. */

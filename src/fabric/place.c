@@ -54,7 +54,10 @@ static uint64_t start_time(void)
 		return 0;
 	for (int field = 2; field < 22 && p; field++)
 		p = strchr(p + 1, ' ');
-	return p ? hash_text(2, p) : 0;
+	if (!p)
+		return 0;
+	p[1 + strcspn(p + 1, " ")] = 0; /* sizes come next, and change */
+	return hash_text(2, p);
 }
 
 /* Every struct that ranks share; equal hashes mean that they fit. */

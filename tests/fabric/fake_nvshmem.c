@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <ferry/base.h>
@@ -59,12 +58,16 @@ struct job {
 	struct job *next;
 };
 
+/* What all map. */
+struct hall {
+	uint32_t come; /* over all meetings */
+	char names[RANKS][NAME];
+};
+
 struct ferry_nvshmem {
 	int32_t rank, n_ranks;
-	char name[NAME];
-	uint32_t *word;    /* shared: how many have come, over all meetings */
+	struct hall *hall;
 	uint32_t meetings; /* of this rank */
-	uint32_t allocations;
 	struct block blocks[BLOCKS];
 	pthread_t thread;
 	pthread_mutex_t lock; /* of what follows */
@@ -76,6 +79,7 @@ struct ferry_nvshmem {
 ferry_nvshmem_entry ferry_nvshmem_module;
 
 static bool is_open;
+static int made = -1; /* memory of the newest id */
 
 static int say(char why[FERRY_NVSHMEM_WHY_BYTES], const char *what)
 {
@@ -94,36 +98,50 @@ static bool in_use(void)
 	return is_open;
 }
 
-static void *map(const char *name, size_t bytes, int flags)
+static void *map(int fd, size_t bytes)
 {
-	const int fd = shm_open(name, O_RDWR | flags, 0600);
 	void *p = MAP_FAILED;
 
-	if (fd >= 0) {
-		if (!(flags & O_CREAT) || !ftruncate(fd, (off_t)bytes))
-			p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-			         MAP_SHARED, fd, 0);
-		close(fd);
-	}
+	if (fd >= 0)
+		p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+		         0);
 	return p == MAP_FAILED ? NULL : p;
 }
 
+/* New memory, under a name that is gone with its descriptor. */
+static int make(size_t bytes, char name[NAME])
+{
+	const int fd = memfd_create("fake_nvshmem", MFD_CLOEXEC);
+
+	if (fd >= 0 && ftruncate(fd, (off_t)bytes)) {
+		close(fd);
+		return -1;
+	}
+	snprintf(name, NAME, "/proc/%d/fd/%d", getpid(), fd);
+	return fd;
+}
+
+static void *map_name(const char *name, size_t bytes)
+{
+	const int fd = open(name, O_RDWR | O_CLOEXEC);
+	void *p = map(fd, bytes);
+
+	if (fd >= 0)
+		close(fd);
+	return p;
+}
+
+/* The descriptor stays until the next id: the peers open it by its name. */
 static int unique_id(uint8_t id[FERRY_NVSHMEM_ID_BYTES],
                      char why[FERRY_NVSHMEM_WHY_BYTES])
 {
 	char name[FERRY_NVSHMEM_ID_BYTES] = {0};
-	uint64_t random = 0;
 
-	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-		return say(why, "getrandom");
-	snprintf(name, NAME, "/ferry-test-%llx", (unsigned long long)random);
-	void *const word = map(name, sizeof(uint32_t), O_CREAT | O_EXCL);
-
-	if (!word)
-		return say(why, name);
-	munmap(word, sizeof(uint32_t));
+	if (made >= 0)
+		close(made);
+	made = make(sizeof(struct hall), name);
 	memcpy(id, name, sizeof(name));
-	return 0;
+	return made < 0 ? say(why, "memfd_create") : 0;
 }
 
 /* False: somebody does not come. The real one waits for ever. */
@@ -131,9 +149,9 @@ static bool meet(struct ferry_nvshmem *n)
 {
 	const uint32_t all = ++n->meetings * (uint32_t)n->n_ranks;
 
-	__atomic_add_fetch(n->word, 1, __ATOMIC_SEQ_CST);
+	__atomic_add_fetch(&n->hall->come, 1, __ATOMIC_SEQ_CST);
 	for (int i = 0; i < MEET_NAPS; i++) {
-		if (__atomic_load_n(n->word, __ATOMIC_SEQ_CST) >= all)
+		if (__atomic_load_n(&n->hall->come, __ATOMIC_SEQ_CST) >= all)
 			return true;
 		usleep(NAP_US);
 	}
@@ -184,12 +202,9 @@ static int pe_open(const struct ferry_nvshmem_pe *pe,
 		return say(why, "open");
 	n->rank = pe->rank;
 	n->n_ranks = pe->n_ranks;
-	memcpy(n->name, pe->id, NAME);
-	n->word = map(n->name, sizeof(uint32_t), 0);
-	if (!n->word || !meet(n))
+	n->hall = map_name((const char *)pe->id, sizeof(*n->hall));
+	if (!n->hall || !meet(n))
 		return say(why, "open");
-	if (n->rank == 0)
-		shm_unlink(n->name);
 	pthread_mutex_init(&n->lock, NULL);
 	pthread_cond_init(&n->work, NULL);
 	n->end = &n->first;
@@ -217,7 +232,7 @@ static void stop(struct ferry_nvshmem *n)
 	pthread_join(n->thread, NULL);
 	for (int i = 0; i < BLOCKS; i++)
 		unmap(n, &n->blocks[i]);
-	munmap(n->word, sizeof(*n->word));
+	munmap(n->hall, sizeof(*n->hall));
 	pthread_cond_destroy(&n->work);
 	pthread_mutex_destroy(&n->lock);
 	free(n);
@@ -236,33 +251,21 @@ static void leave(struct ferry_nvshmem *n)
 	stop(n);
 }
 
-static void block_name(const struct ferry_nvshmem *n, int32_t rank,
-                       char name[NAME + 32])
-{
-	snprintf(name, NAME + 32, "%s-%u-%d", n->name, n->allocations, rank);
-}
-
 static int take(struct ferry_nvshmem *n, struct block *b, size_t bytes)
 {
-	char name[NAME + 32];
+	const int fd = make(bytes, n->hall->names[n->rank]);
+	bool good = fd >= 0 && meet(n);
 
 	b->bytes = bytes;
-	block_name(n, n->rank, name);
-	b->at[n->rank] = map(name, bytes, O_CREAT | O_EXCL);
-	if (!b->at[n->rank] || !meet(n))
-		return 1;
-	for (int32_t r = 0; r < n->n_ranks; r++) {
-		block_name(n, r, name);
-		if (r != n->rank)
-			b->at[r] = map(name, bytes, 0);
-		if (!b->at[r])
-			return 1;
+	for (int32_t r = 0; good && r < n->n_ranks; r++) {
+		b->at[r] = r == n->rank ? map(fd, bytes)
+		                        : map_name(n->hall->names[r], bytes);
+		good = b->at[r];
 	}
-	const bool met = meet(n);
-
-	block_name(n, n->rank, name);
-	shm_unlink(name);
-	return !met;
+	good = good && meet(n);
+	if (fd >= 0)
+		close(fd);
+	return !good;
 }
 
 static int alloc(struct ferry_nvshmem *n, size_t bytes, void **memory,
@@ -273,7 +276,6 @@ static int alloc(struct ferry_nvshmem *n, size_t bytes, void **memory,
 	errno = ENOMEM;
 	while (i < BLOCKS && n->blocks[i].bytes)
 		i++;
-	n->allocations++;
 	if (i == BLOCKS || (bytes > FAKE_NO_ROOM && FAKE_ROOM_RANK < 0) ||
 	    take(n, &n->blocks[i], bytes))
 		return say(why, "alloc");

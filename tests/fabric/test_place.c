@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -51,6 +52,23 @@ static void test_equal_sets_count_once(void **state)
 	                 ferry_place_machine_cores(own, 1, 0));
 }
 
+/* Threads of a process look at it at different times. */
+static void test_process_stays_the_same(void **state)
+{
+	enum { BYTES = 64 << 20 };
+	struct ferry_place before, after;
+
+	(void)state;
+	ferry_place_read(&before);
+	void *p = mmap(NULL, BYTES, PROT_READ | PROT_WRITE,
+	               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_ptr_not_equal(p, MAP_FAILED);
+	ferry_place_read(&after);
+	munmap(p, BYTES);
+	assert_true(ferry_place_same_process(&before, &after));
+}
+
 static void test_gpus_are_shared(void **state)
 {
 	const struct ferry_place on_gpus[5] = {
@@ -88,6 +106,7 @@ int main(void)
 		cmocka_unit_test(test_hosts),
 		cmocka_unit_test(test_sets_of_cpus_add_up),
 		cmocka_unit_test(test_equal_sets_count_once),
+		cmocka_unit_test(test_process_stays_the_same),
 		cmocka_unit_test(test_gpus_are_shared),
 	};
 

@@ -21,22 +21,22 @@
 
 static void test_fabrics(void **state)
 {
-	static const char *const names[] = {"p2p", "local", "shm", "wire",
-	                                    "shm+wire"};
+	static const char *const names[] = {"p2p", "nvshmem", "local",
+	                                    "shm", "wire",    "shm+wire"};
 	struct ferry_fabric_info info = FERRY_FABRIC_INFO_INIT;
 	int score = 1000;
 
 	(void)state;
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 6; i++) {
 		assert_true(ferry_fabric_get(i, &info));
 		assert_string_equal(info.name, names[i]);
 		assert_true(strlen(info.summary) && strlen(info.reason));
-		if (i == 0) /* not every machine has a GPU */
+		if (i < 2) /* not every machine has a GPU */
 			continue;
 		assert_true(info.score > 0 && info.score <= score);
 		score = info.score;
 	}
-	assert_false(ferry_fabric_get(5, &info));
+	assert_false(ferry_fabric_get(6, &info));
 	assert_false(ferry_fabric_get(-1, &info));
 	assert_false(ferry_fabric_get(1000, &info));
 	info.size = 0;
@@ -150,7 +150,7 @@ static void test_bad_names(void **state)
 	(void)state;
 	expect_refusal(
 		"ofi", NULL, FERRY_INVAL,
-		"fabric 'ofi' is not known, allowed are auto, p2p, "
+		"fabric 'ofi' is not known, allowed are auto, p2p, nvshmem, "
 		"local, shm, wire, shm+wire, with trace: or fault: before "
 		"them");
 	expect_refusal("trace", NULL, FERRY_INVAL, "fabric 'trace'");
