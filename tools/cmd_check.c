@@ -133,7 +133,8 @@ static void test_all(struct check_run *run, struct crew *crew)
 	struct ferry_fabric_info fabric = FERRY_FABRIC_INFO_INIT;
 
 	for (int i = 0; i < FABRICS_MAX && ferry_fabric_get(i, &fabric); i++) {
-		const bool for_gpus = !strcmp(fabric.name, "p2p");
+		const bool for_gpus = !strcmp(fabric.name, "p2p") ||
+		                      !strcmp(fabric.name, "nvshmem");
 
 		if (fabric.score > 0 && !for_gpus) {
 			fabric_choose(&command, fabric.name, crew);

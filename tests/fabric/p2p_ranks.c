@@ -11,6 +11,8 @@
 
 int32_t p2p_n_gpus;
 uint64_t p2p_seed;
+const char *p2p_fabric = "p2p";
+int32_t p2p_most_ranks = RANKS_MAX;
 static enum ranks_kind kind;
 
 int32_t p2p_gpu(int32_t rank)
@@ -18,21 +20,48 @@ int32_t p2p_gpu(int32_t rank)
 	return gpus_of_rank(rank, p2p_n_gpus);
 }
 
-int p2p_begin(int argc, char **argv)
+static int count_gpus(void)
 {
 	char reason[GPUS_REASON];
 
-	if (argc != 2 ||
-	    (strcmp(argv[1], "threads") && strcmp(argv[1], "processes"))) {
-		fprintf(stderr, "usage: %s threads|processes\n", argv[0]);
-		return 2;
-	}
-	kind = strcmp(argv[1], "threads") ? RANKS_PROCESSES : RANKS_THREADS;
 	p2p_n_gpus = gpus_count(reason);
 	if (p2p_n_gpus)
 		return 0;
 	printf("skipped: no GPU: %s\n", reason);
 	return 77;
+}
+
+/* Is there a module and an NVSHMEM for it? */
+static int begin_nvshmem(void)
+{
+	struct ferry_fabric_info info = FERRY_FABRIC_INFO_INIT;
+	int i = 0;
+
+	while (ferry_fabric_get(i, &info) && strcmp(info.name, "nvshmem") != 0)
+		i++;
+	if (info.score == 0) {
+		printf("skipped: no NVSHMEM: %s\n", info.reason);
+		return 77;
+	}
+	printf("# %s\n", info.reason);
+	p2p_fabric = "nvshmem";
+	p2p_most_ranks = 2;
+	return count_gpus();
+}
+
+int p2p_begin(int argc, char **argv)
+{
+	if (argc != 2 ||
+	    (strcmp(argv[1], "threads") && strcmp(argv[1], "processes") &&
+	     strcmp(argv[1], "nvshmem"))) {
+		fprintf(stderr, "usage: %s threads|processes|nvshmem\n",
+		        argv[0]);
+		return 2;
+	}
+	kind = strcmp(argv[1], "threads") ? RANKS_PROCESSES : RANKS_THREADS;
+	if (!strcmp(argv[1], "nvshmem"))
+		return begin_nvshmem();
+	return count_gpus();
 }
 
 struct ranks p2p_ranks(int32_t n_ranks)
@@ -41,6 +70,7 @@ struct ranks p2p_ranks(int32_t n_ranks)
 		.kind = kind,
 		.n_ranks = n_ranks,
 		.device = FERRY_DEVICE_CUDA,
+		.fabric = p2p_fabric,
 		.n_gpus = p2p_n_gpus,
 		.open_timeout_ms = 30000,
 		.limit_ms = 60000,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fabric p2p on GPUs: its memory, what kernels reach, what the host puts.
- * `test_p2p threads` and `test_p2p processes`.
+ * `test_p2p threads` and `test_p2p processes`; the same on nvshmem, by
+ * `test_p2p nvshmem`.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +31,7 @@ static uint64_t *words(void *address, size_t offset)
 static void knows_its_device(struct rank *rank)
 {
 	RANKS_EQ(ferry_world_device(rank->world), FERRY_DEVICE_CUDA);
-	RANKS_TEXT(ferry_world_fabric(rank->world), "p2p");
+	RANKS_TEXT(ferry_world_fabric(rank->world), p2p_fabric);
 	RANKS_EQ(rank->world->cuda_device, p2p_gpu(rank->rank));
 	RANKS_EQ(rank->world->n_gpu_ranks, p2p_gpu_ranks(rank));
 }

@@ -132,7 +132,8 @@ void run_args_read(int argc, char **argv)
 		}
 		i++;
 	}
-	if (!strcmp(run_args.fabric, "p2p"))
+	if (!strcmp(run_args.fabric, "p2p") ||
+	    !strcmp(run_args.fabric, "nvshmem"))
 		find_gpus();
 	if (!seeded)
 		run_args.seed = ranks_seed();
