@@ -79,11 +79,14 @@ static enum ferry_status alloc_all(struct ferry_nvshmem_fabric *f, size_t bytes,
 	struct ferry_world *world = f->wrap.fabric.world;
 	const enum ferry_status status = alloc(f, bytes, block);
 	const struct heap_word own = {0, status == FERRY_OK};
+	enum ferry_status told;
 	int32_t n_got = 0;
 
 	f->lost = true;
-	FERRY_TRY(world->boot->ops->allgather(world->boot, &own, all,
-	                                      sizeof(own), deadline));
+	told = world->boot->ops->allgather(world->boot, &own, all, sizeof(own),
+	                                   deadline);
+	if (told != FERRY_OK)
+		return status != FERRY_OK ? status : told;
 	for (int32_t r = 0; r < world->n_ranks; r++)
 		n_got += all[r].got != 0;
 	f->lost = n_got > 0 && n_got < world->n_ranks;
@@ -113,6 +116,8 @@ static enum ferry_status may_take(struct ferry_nvshmem_fabric *f,
 			"an allocation has failed");
 	return FERRY_OK;
 }
+
+#undef ferry_nvshmem_take /* a macro for the analyzer */
 
 enum ferry_status ferry_nvshmem_take(struct ferry_nvshmem_fabric *f,
                                      enum ferry_status mine, size_t bytes,

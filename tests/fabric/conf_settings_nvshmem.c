@@ -19,3 +19,12 @@ const struct conf_setting conf_settings[] = {
 };
 
 const int32_t conf_n_gpus = 3;
+
+void conf_begin(void)
+{
+}
+
+void conf_place(struct ranks *how)
+{
+	(void)how;
+}

@@ -19,3 +19,8 @@ int32_t fault_gpus(void)
 {
 	return 2;
 }
+
+void fault_place(struct ranks *how)
+{
+	(void)how;
+}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * On which fabric a test program runs, from its command line:
- * --fabric local|shm|wire|p2p|nvshmem, --processes (ranks are processes, not threads),
+ * --fabric local|shm|wire|p2p|nvshmem, --processes (ranks are processes, not
+ * threads),
  * --options NAME=VALUE;..., --seed S, --count N (what N counts is the
  * program's affair), --seconds N.
  *
