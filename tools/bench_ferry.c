@@ -3,17 +3,22 @@
 #include "bench_ferry.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <ferry/trace.h>
 
 #include "alloc.h"
 #include "bench_rank.h"
 #include "core/clock.h"
+#include "fabric/place.h"
 #include "opt.h"
 
 /* What one rank leaves behind, beside its samples. */
 struct bench_tally {
 	uint64_t wire_bytes[BENCH_N_PHASES]; /* of all timed iterations */
+	uint64_t host_bytes[BENCH_N_PHASES]; /* to other hosts */
+	uint64_t table_bytes;                /* to other hosts */
+	int32_t host;                        /* first rank of the own one */
 	int64_t wrong[BENCH_N_PHASES];
 	char fabric[32]; /* that the world chose */
 };
@@ -74,6 +79,11 @@ static bool time_counted(struct bench_rank *rank, const struct bench_work *work,
 		after.wire_bytes_dispatch - before.wire_bytes_dispatch;
 	tally->wire_bytes[BENCH_COMBINE] =
 		after.wire_bytes_combine - before.wire_bytes_combine;
+	tally->host_bytes[BENCH_DISPATCH] =
+		after.host_bytes_dispatch - before.host_bytes_dispatch;
+	tally->host_bytes[BENCH_COMBINE] =
+		after.host_bytes_combine - before.host_bytes_combine;
+	tally->table_bytes = after.host_bytes_tables - before.host_bytes_tables;
 	return true;
 }
 
@@ -95,6 +105,16 @@ static bool measure(struct bench_rank *rank, const struct bench_work *work)
 	return true;
 }
 
+static int32_t first_of_host(const struct ferry_world *world)
+{
+	int32_t r = 0;
+
+	while (!ferry_place_same_host(&world->places[r],
+	                              &world->places[world->rank]))
+		r++;
+	return r;
+}
+
 static int ferry_body(const struct crew_member *me, void *arg)
 {
 	const struct bench_work *work = arg;
@@ -105,6 +125,7 @@ static int ferry_body(const struct crew_member *me, void *arg)
 		return EXIT_FAILED;
 	snprintf(work->tallies[me->rank].fabric, sizeof(work->tallies->fabric),
 	         "%s", ferry_world_fabric(world));
+	work->tallies[me->rank].host = first_of_host(world);
 	const bool good = bench_rank_open(&rank, me, work->shape, world) &&
 	                  measure(&rank, work);
 
@@ -123,12 +144,30 @@ static void add_tallies(struct bench_result *result,
 
 		for (int32_t r = 0; r < n_ranks; r++) {
 			figure->wire_bytes += work->tallies[r].wire_bytes[p];
+			figure->host_bytes += work->tallies[r].host_bytes[p];
 			figure->wrong += work->tallies[r].wrong[p];
 		}
 		figure->wire_bytes /= (uint64_t)work->iters;
+		figure->host_bytes /= (uint64_t)work->iters;
 		pair->wire_bytes += figure->wire_bytes;
+		pair->host_bytes += figure->host_bytes;
 		pair->wrong += figure->wrong;
 	}
+}
+
+static void add_hosts(struct bench_result *result,
+                      const struct bench_work *work, int32_t n_ranks)
+{
+	int32_t *host = alloc_or_exit((size_t)n_ranks, sizeof(*host));
+
+	for (int32_t r = 0; r < n_ranks; r++) {
+		host[r] = work->tallies[r].host;
+		result->n_hosts += host[r] == r;
+		result->table_bytes += work->tallies[r].table_bytes;
+	}
+	result->table_bytes /= (uint64_t)work->iters;
+	bench_count_host_bytes(work->shape, host, result->least_host_bytes);
+	free(host);
 }
 
 bool bench_ferry_run(const struct crew *crew, const struct bench_case *c,
@@ -153,6 +192,7 @@ bool bench_ferry_run(const struct crew *crew, const struct bench_case *c,
 	if (good) {
 		bench_summarize(result, work.ns, crew->n_ranks, iters);
 		add_tallies(result, &work, crew->n_ranks);
+		add_hosts(result, &work, crew->n_ranks);
 		snprintf(fabric, 32, "%s", work.tallies[0].fabric);
 	}
 	alloc_shared_free(work.tallies, tally_bytes);

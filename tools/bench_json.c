@@ -84,6 +84,15 @@ static cJSON *figure_row(const struct bench_run *run,
 	json_add_rounded(row, "p99_us", f->p99_us);
 	json_add_rounded(row, "max_us", f->max_us);
 	cJSON_AddNumberToObject(row, "wire_bytes", (double)f->wire_bytes);
+	if (all.n_hosts > 1) {
+		cJSON_AddNumberToObject(row, "hosts", all.n_hosts);
+		cJSON_AddNumberToObject(row, "host_bytes",
+		                        (double)f->host_bytes);
+		cJSON_AddNumberToObject(row, "least_host_bytes",
+		                        (double)all.least_host_bytes[phase]);
+		cJSON_AddNumberToObject(row, "table_bytes",
+		                        (double)all.table_bytes);
+	}
 	cJSON_AddNumberToObject(row, "logical_bytes",
 	                        (double)cell->bytes.logical[phase]);
 	json_add_rounded(row, "floor_us",

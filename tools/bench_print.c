@@ -163,6 +163,30 @@ static void print_comparison(const struct bench_run *run,
 	putchar('\n');
 }
 
+static double share(uint64_t bytes, uint64_t least)
+{
+	return least ? (double)bytes / (double)least : 0;
+}
+
+/* What Ferry sent between hosts, beside one row for each token and host. */
+static void print_hosts(const struct bench_run *run,
+                        const struct bench_cell *cell)
+{
+	const struct bench_result all =
+		bench_merge(cell->rounds[0], (int)run->options->rounds);
+
+	if (all.n_hosts < 2)
+		return;
+	printf("# %d tokens: between %d hosts", cell->shape.tokens,
+	       all.n_hosts);
+	for (int p = BENCH_DISPATCH; p <= BENCH_COMBINE; p++)
+		printf(" %s %" PRIu64 " bytes = %.3f of a row per token and "
+		       "host,",
+		       bench_phase_names[p], all.phase[p].host_bytes,
+		       share(all.phase[p].host_bytes, all.least_host_bytes[p]));
+	printf(" tables %" PRIu64 "\n", all.table_bytes);
+}
+
 int64_t bench_print(const struct bench_run *run)
 {
 	int64_t wrong = 0;
@@ -176,6 +200,8 @@ int64_t bench_print(const struct bench_run *run)
 		wrong += print_cell(run, &run->cells[i]);
 	for (int i = 0; i < run->n_cells; i++)
 		print_comparison(run, &run->cells[i]);
+	for (int i = 0; i < run->n_cells; i++)
+		print_hosts(run, &run->cells[i]);
 	printf("# %" PRId64 " wrong\n", wrong);
 	return wrong;
 }

@@ -222,8 +222,11 @@ static enum ferry_status await_all(struct raw_rank *r, int phase)
 		if (phase == BENCH_DISPATCH)
 			puts += pieces_of(r, r->table_bytes);
 		r->seen[i] += puts;
-		r->items[n++] = (struct ferry_wait_item){(uint32_t)i, source,
-		                                         r->seen[i]};
+		r->items[n++] = (struct ferry_wait_item){
+			.signal = (uint32_t)i,
+			.peer = source,
+			.value = r->seen[i],
+		};
 	}
 	return ferry_segment_wait_all(r->segment, r->items, n, NULL);
 }

@@ -96,9 +96,19 @@ struct bench_result bench_merge(const struct bench_result *rounds, int n)
 				figure->max_us = f->max_us;
 			if (f->wire_bytes)
 				figure->wire_bytes = f->wire_bytes;
+			if (f->host_bytes)
+				figure->host_bytes = f->host_bytes;
+			if (rounds[i].least_host_bytes[p])
+				all.least_host_bytes[p] =
+					rounds[i].least_host_bytes[p];
 			figure->wrong += f->wrong;
 		}
 	}
+	for (int i = 0; i < n; i++)
+		if (rounds[i].n_hosts) {
+			all.n_hosts = rounds[i].n_hosts;
+			all.table_bytes = rounds[i].table_bytes;
+		}
 	return all;
 }
 
@@ -157,4 +167,46 @@ void bench_count_bytes(const struct bench_case *c, struct bench_bytes *bytes)
 	};
 	free(ids);
 	free(weights);
+}
+
+/* Other hosts that serve a token of a rank. */
+static uint64_t count_hosts(const struct bench_case *c, const int32_t *ids,
+                            const int32_t *host, int32_t own)
+{
+	uint64_t n = 0;
+
+	for (int32_t k = 0; k < c->topk; k++) {
+		bool is_new =
+			ids[k] >= 0 && host[bench_owner(c, ids[k])] != own;
+
+		for (int32_t j = 0; j < k && is_new; j++)
+			is_new = ids[j] < 0 ||
+			         host[bench_owner(c, ids[j])] !=
+			                 host[bench_owner(c, ids[k])];
+		n += is_new;
+	}
+	return n;
+}
+
+void bench_count_host_bytes(const struct bench_case *c, const int32_t *host,
+                            uint64_t least[BENCH_N_PHASES])
+{
+	const size_t of_rank = (size_t)c->tokens * (size_t)c->topk;
+	int32_t *ids = alloc_or_exit(of_rank, sizeof(*ids));
+	float *weights = alloc_or_exit(of_rank, sizeof(*weights));
+	const uint64_t row =
+		bench_row_bytes(c) + (uint64_t)bench_scales(c) * sizeof(float);
+	uint64_t n = 0;
+
+	for (int32_t r = 0; r < c->n_ranks; r++) {
+		bench_make_routing(c, r, BENCH_TIMED_STEP, ids, weights);
+		for (int32_t t = 0; t < bench_tokens(c, r); t++)
+			n += count_hosts(c, ids + (size_t)t * (size_t)c->topk,
+			                 host, host[r]);
+	}
+	free(ids);
+	free(weights);
+	least[BENCH_DISPATCH] = n * row;
+	least[BENCH_COMBINE] = n * (uint64_t)c->hidden * 2;
+	least[BENCH_PAIR] = least[BENCH_DISPATCH] + least[BENCH_COMBINE];
 }

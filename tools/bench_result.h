@@ -18,11 +18,16 @@ extern const char *const bench_phase_names[BENCH_N_PHASES];
 struct bench_figure {
 	double p50_us, p99_us, max_us;
 	uint64_t wire_bytes; /* written to other ranks */
+	uint64_t host_bytes; /* of these, to ranks of other hosts */
 	int64_t wrong;       /* values, all ranks, all checked steps */
 };
 
 struct bench_result {
 	struct bench_figure phase[BENCH_N_PHASES];
+	int32_t n_hosts;
+	uint64_t table_bytes; /* to ranks of other hosts */
+	/* One row, or sum, for each (token, host) of an operation. */
+	uint64_t least_host_bytes[BENCH_N_PHASES];
 };
 
 /* The smallest of n values that at least share * n do not exceed. */
@@ -53,5 +58,9 @@ struct bench_bytes {
 };
 
 void bench_count_bytes(const struct bench_case *c, struct bench_bytes *bytes);
+
+/* host[r]: equal for ranks of one host. */
+void bench_count_host_bytes(const struct bench_case *c, const int32_t *host,
+                            uint64_t least[BENCH_N_PHASES]);
 
 #endif

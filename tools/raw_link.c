@@ -47,8 +47,11 @@ void raw_ground_close(struct raw_ground *g)
 
 static enum ferry_status await(struct raw_ground *g, int32_t peer, uint64_t n)
 {
-	const struct ferry_wait_item item = {(uint32_t)peer, peer,
-	                                     g->seen[peer] + n};
+	const struct ferry_wait_item item = {
+		.signal = (uint32_t)peer,
+		.peer = peer,
+		.value = g->seen[peer] + n,
+	};
 
 	FERRY_TRY(ferry_segment_wait_all(g->segment, &item, 1, NULL));
 	g->seen[peer] = item.value;

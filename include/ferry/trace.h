@@ -40,11 +40,16 @@ struct ferry_moe_stats {
 	uint64_t hottest_rows; /* its rows */
 	int32_t slowest_peer;  /* peer waited for longest, -1 */
 	uint64_t slowest_peer_ns;
+	/* Of the wire bytes, those to ranks of other hosts; and the tables
+	 * that go there, which wire bytes do not count. */
+	uint64_t host_bytes_dispatch;
+	uint64_t host_bytes_combine;
+	uint64_t host_bytes_tables;
 };
 #define FERRY_MOE_STATS_INIT                                                   \
 	{                                                                      \
 		sizeof(struct ferry_moe_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  \
-			0, -1, 0, -1, 0                                        \
+			0, -1, 0, -1, 0, 0, 0, 0                               \
 	}
 
 /**

@@ -53,6 +53,7 @@ static void aim_choice(const struct send *s, const struct ferry_arrival *a,
 		if (r == shape->rank)
 			continue;
 		dest->rank[dest->n] = r;
+		dest->signal[dest->n] = s->flow.out_signal;
 		dest->offset[dest->n++] = offset;
 	}
 }
@@ -90,6 +91,7 @@ static void aim_part(const struct send *s, const struct ferry_arrival *a)
 		const int32_t j = cpu_ordinal(&ranks, shape->rank, r);
 
 		dest->rank[dest->n] = r;
+		dest->signal[dest->n] = s->flow.out_signal;
 		dest->offset[dest->n++] = ferry_window_back(
 			&s->moe->window, shape, s->op->slot, a->token, j);
 	}

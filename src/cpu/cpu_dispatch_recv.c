@@ -15,7 +15,10 @@
  *	3. route: counts, offsets, and the positions of every arriving row
  *	4. own group: each row from x to its positions
  *	5. other groups: counter ROW[carrier], acquire, partner dispatch_send 3;
- *	   then each row from the window to its positions. TOKEN: they stay
+ *	   then each row from the window to its positions. TOKEN: they stay.
+ *	   From other hosts of a hierarchy: counter FAN[carrier, landing], and
+ *	   the window of the rank of this host where the row has landed; TOKEN:
+ *	   from there to the own window
  *	6. the same for rows that were dropped or stay in the window: nobody
  *	   may write into this half later on
  *	7. flush: the sources of the own puts have been read
@@ -48,6 +51,25 @@ struct recv {
 	bool far;
 };
 
+static struct cpu_source *source_of(const struct recv *r, int32_t rank,
+                                    int32_t place)
+{
+	const int32_t source = cpu_flow_source(&r->flow, rank, place);
+
+	return &r->moe->engine->sources[source];
+}
+
+/* Rows of a rank of another host, for whoever of this host they are. */
+static void count_landings(const struct recv *r, int32_t rank)
+{
+	const struct ferry_hosts *hosts = &r->moe->shape.hosts;
+	const int32_t n = ferry_hosts_size(hosts, hosts->own);
+
+	for (int32_t place = 0; place < n; place++)
+		source_of(r, rank, place)->total =
+			r->op->landings.rows[rank * hosts->most_ranks + place];
+}
+
 /* Rows of the own group never travel. */
 static void count_sources(const struct recv *r)
 {
@@ -55,8 +77,10 @@ static void count_sources(const struct recv *r)
 	const int32_t own_group = ferry_shape_group(shape, shape->rank);
 
 	for (int32_t rank = 0; rank < shape->n_ranks; rank++)
-		if (ferry_shape_group(shape, rank) != own_group)
-			r->moe->engine->sources[rank].total =
+		if (ferry_hosts_far(&shape->hosts, rank))
+			count_landings(r, rank);
+		else if (ferry_shape_group(shape, rank) != own_group)
+			source_of(r, rank, 0)->total =
 				r->op->route.rows_from[rank];
 }
 
@@ -123,16 +147,39 @@ static void deliver_own(const struct recv *r)
 	}
 }
 
-static struct cpu_row window_row(const struct recv *r, int32_t carrier,
-                                 int32_t index)
+/* The window where an arrival lies: the own one, or a mate's of this host. */
+static int32_t owner_of(const struct recv *r, const struct ferry_arrival *a,
+                        int32_t carrier)
+{
+	const struct ferry_hosts *hosts = &r->moe->shape.hosts;
+
+	if (!ferry_hosts_far(hosts, carrier))
+		return r->moe->shape.rank;
+	return ferry_hosts_rank(hosts, hosts->own, a->landing);
+}
+
+static char *row_at(const struct recv *r, const struct ferry_arrival *a,
+                    int32_t carrier, int32_t owner)
 {
 	const struct ferry_shape *shape = &r->moe->shape;
-	const char *at =
-		r->moe->engine->window +
-		ferry_window_row(&r->moe->window, shape, r->op->slot,
-	                         r->op->half, shape->rank, carrier, index);
 
-	return (struct cpu_row){at, at + shape->scale_offset};
+	return r->moe->engine->peers[owner].base +
+	       ferry_window_row(&r->moe->window, shape, r->op->slot,
+	                        r->op->half, owner, carrier,
+	                        a->token / shape->group_size);
+}
+
+/* Waits for the row of an arrival. */
+static enum ferry_status take_row(struct recv *r, const struct ferry_arrival *a,
+                                  int32_t carrier, const char **row)
+{
+	const bool far = ferry_hosts_far(&r->moe->shape.hosts, carrier);
+	const int32_t source =
+		cpu_flow_source(&r->flow, carrier, far ? a->landing : 0);
+
+	FERRY_TRY(cpu_flow_take(&r->flow, source, a->ordinal));
+	*row = row_at(r, a, carrier, owner_of(r, a, carrier));
+	return FERRY_OK;
 }
 
 static enum ferry_status deliver_group(struct recv *r, int32_t group)
@@ -143,14 +190,35 @@ static enum ferry_status deliver_group(struct recv *r, int32_t group)
 
 	for (int64_t i = route->group_first[group]; i < end; i++) {
 		const struct ferry_arrival *a = &route->arrivals[i];
+		const char *at;
+
+		FERRY_TRY(take_row(r, a,
+		                   ferry_shape_carrier(shape, group, a->token),
+		                   &at));
+		deliver(r, a, &(struct cpu_row){at, at + shape->scale_offset});
+	}
+	return FERRY_OK;
+}
+
+/* TOKEN: what has landed with a mate comes into the own view. */
+static enum ferry_status view_group(struct recv *r, int32_t group)
+{
+	const struct ferry_route *route = &r->op->route;
+	const struct ferry_shape *shape = &r->moe->shape;
+	const int64_t end = route->group_first[group + 1];
+
+	for (int64_t i = route->group_first[group]; i < end; i++) {
+		const struct ferry_arrival *a = &route->arrivals[i];
 		const int32_t carrier =
 			ferry_shape_carrier(shape, group, a->token);
+		const char *from;
 
-		FERRY_TRY(cpu_flow_take(&r->flow, carrier, a->ordinal));
-		const struct cpu_row row =
-			window_row(r, carrier, a->token / shape->group_size);
-
-		deliver(r, a, &row);
+		if (owner_of(r, a, carrier) == shape->rank)
+			continue;
+		FERRY_TRY(take_row(r, a, carrier, &from));
+		r->moe->engine->kernels->copy(
+			(void *[]){row_at(r, a, carrier, shape->rank)}, 1, from,
+			r->flow.wire_bytes, r->far);
 	}
 	return FERRY_OK;
 }
@@ -159,13 +227,19 @@ static enum ferry_status deliver_group(struct recv *r, int32_t group)
 static enum ferry_status take_rows(struct recv *r)
 {
 	const struct ferry_shape *shape = &r->moe->shape;
+	const bool token = shape->layout == FERRY_TOKEN;
 	const int32_t own = ferry_shape_group(shape, shape->rank);
 
-	if (shape->layout == FERRY_TOKEN)
+	if (token && !shape->hosts.n)
 		return FERRY_OK;
-	deliver_own(r);
-	for (int32_t i = 1; i < shape->n_groups; i++)
-		FERRY_TRY(deliver_group(r, (own + i) % shape->n_groups));
+	if (!token)
+		deliver_own(r);
+	for (int32_t i = 1; i < shape->n_groups; i++) {
+		const int32_t group = (own + i) % shape->n_groups;
+
+		FERRY_TRY(token ? view_group(r, group)
+		                : deliver_group(r, group));
+	}
 	return FERRY_OK;
 }
 
@@ -178,7 +252,11 @@ static enum ferry_status build_route(struct ferry_moe *moe, struct cpu_op *op)
 		FERRY_TRY(ferry_route_drops(
 			&op->route, shape, op->tables,
 			ferry_shape_group(shape, shape->rank), op->dropped));
-	return ferry_route_build(&op->route, shape, op->tables, shape->rank);
+	FERRY_TRY(
+		ferry_route_build(&op->route, shape, op->tables, shape->rank));
+	if (shape->hosts.n)
+		ferry_route_land(&op->route, shape, op->tables, &op->landings);
+	return FERRY_OK;
 }
 
 /* Here, because nobody knew earlier whether rows would be needed. */

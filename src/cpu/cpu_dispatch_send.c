@@ -8,7 +8,9 @@
  *	Nobody asks for space: a row has its place by source and token.
  * Buffers
  *	table[half][self], every window: written here, read by the owner.
- *	row[half][self][token / g], windows of other groups: likewise.
+ *	row[half][self][token / g], windows of other groups: likewise. With a
+ *	hierarchy one window of each other host, read by all its ranks that
+ *	serve the token.
  *	row[half][self][...], own window, TOKEN layout only: the group's own
  *	tokens, for the view.
  *	stage, own window: rows on their way to peers that only a put reaches.
@@ -18,7 +20,9 @@
  *	2. table: put to every other rank; adds to counter TABLE[self] there,
  *	   release; acquired by dispatch_recv
  *	3. each token t with t % g == self % g: row stored or put; adds to
- *	   counter ROW[self] there, release; acquired by dispatch_recv
+ *	   counter ROW[self] there, release; acquired by dispatch_recv. To
+ *	   another host of a hierarchy: counter FAN[self, that rank] at all
+ *	   ranks of its host
  *	4. kick: all of it arrives without further calls
  * Flags
  *	Counters only grow; one set for each epoch mod 4 (window.h).
@@ -62,25 +66,61 @@ static bool in_own_group(const struct ferry_shape *shape, int32_t rank)
 	       ferry_shape_group(shape, shape->rank);
 }
 
-/* The ranks outside the own group that serve a token. */
+/* One more rank that gets a row of the own batch, at its usual place. */
+static void add_dest(const struct ferry_moe *moe, const struct cpu_op *op,
+                     int32_t token, int32_t rank)
+{
+	const struct ferry_shape *shape = &moe->shape;
+	const struct ferry_hosts *hosts = &shape->hosts;
+	struct cpu_dest *dest = &moe->engine->dest;
+
+	dest->rank[dest->n] = rank;
+	dest->signal[dest->n] =
+		ferry_hosts_far(hosts, rank)
+			? ferry_window_fan(shape, op->slot, op->epoch,
+	                                   shape->rank, hosts->place[rank])
+			: ferry_window_signal(shape, op->slot, op->epoch,
+	                                      FERRY_COUNT_ROW, shape->rank);
+	dest->offset[dest->n++] =
+		ferry_window_row(&moe->window, shape, op->slot, op->half, rank,
+	                         shape->rank, token / shape->group_size);
+}
+
+/*
+ * The ranks outside the own group that serve a token; of those on another host
+ * one, where all of them find the row.
+ */
 static void aim(const struct ferry_moe *moe, const struct cpu_op *op,
                 int32_t token, const int32_t *slots)
 {
 	const struct ferry_shape *shape = &moe->shape;
-	struct cpu_dest *dest = &moe->engine->dest;
+	const struct ferry_hosts *hosts = &shape->hosts;
+	uint64_t *mask = moe->engine->host_mask;
+	int32_t far[FERRY_SUM_MAX], n_far = 0;
 	struct cpu_ranks ranks;
 
 	ferry_cpu_ranks_of(shape, slots, op->topk, &ranks);
-	dest->n = 0;
+	moe->engine->dest.n = 0;
 	for (int32_t i = 0; i < ranks.n; i++) {
 		const int32_t rank = ranks.rank[i];
 
 		if (in_own_group(shape, rank))
 			continue;
-		dest->rank[dest->n] = rank;
-		dest->offset[dest->n++] = ferry_window_row(
-			&moe->window, shape, op->slot, op->half, rank,
-			shape->rank, token / shape->group_size);
+		if (!ferry_hosts_far(hosts, rank)) {
+			add_dest(moe, op, token, rank);
+			continue;
+		}
+		if (!mask[hosts->of[rank]])
+			far[n_far++] = hosts->of[rank];
+		mask[hosts->of[rank]] |= ferry_hosts_bit(hosts, rank);
+	}
+	for (int32_t i = 0; i < n_far; i++) {
+		const int32_t place = ferry_hosts_landing(
+			mask[far[i]], token / shape->group_size);
+
+		mask[far[i]] = 0;
+		add_dest(moe, op, token,
+		         ferry_hosts_rank(hosts, far[i], place));
 	}
 }
 

@@ -38,6 +38,19 @@ static size_t quantized_bytes(const struct ferry_shape *shape)
 	                       : 0;
 }
 
+/* Places on this host where rows of another one may land; at least 1. */
+static size_t places_of(const struct ferry_shape *shape)
+{
+	return shape->hosts.n ? (size_t)shape->hosts.most_ranks : 1;
+}
+
+static size_t n_wanted(const struct ferry_shape *shape)
+{
+	return shape->hosts.n
+	               ? (size_t)shape->n_groups * (size_t)shape->max_tokens
+	               : 0;
+}
+
 static size_t op_bytes(const struct ferry_shape *shape)
 {
 	const size_t flags =
@@ -56,7 +69,7 @@ static size_t rank_bytes(void)
 
 	return sizeof(*e->peers) + sizeof(*e->sources) + sizeof(*e->sent) +
 	       sizeof(*e->dest.rank) + sizeof(*e->dest.offset) +
-	       sizeof(*e->to) + sizeof(*e->items);
+	       sizeof(*e->dest.signal) + sizeof(*e->to) + 2 * sizeof(*e->items);
 }
 
 static enum ferry_status query(const struct ferry_shape *shape,
@@ -97,23 +110,27 @@ static bool allocate_arrays(struct ferry_engine *e,
                             const struct ferry_shape *shape)
 {
 	const size_t n_ranks = (size_t)shape->n_ranks;
+	const size_t n_places = places_of(shape);
 
 	e->peers = allocate(n_ranks, sizeof(*e->peers));
 	e->ops = allocate((size_t)shape->n_slots, sizeof(*e->ops));
 	e->targets =
 		allocate(ferry_window_n_signals(shape), sizeof(*e->targets));
-	e->sources = allocate(n_ranks, sizeof(*e->sources));
+	e->sources = allocate(n_ranks * n_places, sizeof(*e->sources));
+	e->n_places = (int32_t)n_places;
 	e->sent = allocate(n_ranks, sizeof(*e->sent));
 	e->dest.rank = allocate(n_ranks, sizeof(*e->dest.rank));
 	e->dest.offset = allocate(n_ranks, sizeof(*e->dest.offset));
+	e->dest.signal = allocate(n_ranks, sizeof(*e->dest.signal));
 	e->to = allocate(n_ranks, sizeof(*e->to));
-	e->items = allocate(n_ranks, sizeof(*e->items));
+	e->items = allocate(2 * n_ranks * n_places, sizeof(*e->items));
+	e->host_mask = allocate((size_t)shape->hosts.n, sizeof(*e->host_mask));
 	e->slot_rows =
 		allocate((size_t)shape->n_expert_slots, sizeof(*e->slot_rows));
 	e->part = allocate_row(shape->back_stride);
 	return e->peers && e->ops && e->targets && e->sources && e->sent &&
-	       e->dest.rank && e->dest.offset && e->to && e->items &&
-	       e->slot_rows && e->part;
+	       e->dest.rank && e->dest.offset && e->dest.signal && e->to &&
+	       e->items && e->host_mask && e->slot_rows && e->part;
 }
 
 static bool allocate_op(struct cpu_op *op, const struct ferry_shape *shape)
@@ -128,8 +145,13 @@ static bool allocate_op(struct cpu_op *op, const struct ferry_shape *shape)
 		op->quantized = allocate(max_tokens, shape->row_stride);
 		op->is_quantized = allocate(max_tokens, sizeof(bool));
 	}
-	return op->tables && op->weights_heap &&
-	       (op->dropped || !drops(shape)) &&
+	op->landings.wanted =
+		allocate(n_wanted(shape), sizeof(*op->landings.wanted));
+	op->landings.rows = allocate(
+		shape->hosts.n ? (size_t)shape->n_ranks * places_of(shape) : 0,
+		sizeof(*op->landings.rows));
+	return op->tables && op->weights_heap && op->landings.wanted &&
+	       op->landings.rows && (op->dropped || !drops(shape)) &&
 	       ((op->quantized && op->is_quantized) || !shape->quantize);
 }
 
@@ -153,6 +175,8 @@ static void close_op(struct cpu_op *op)
 	free(op->dropped);
 	free(op->quantized);
 	free(op->is_quantized);
+	free(op->landings.wanted);
+	free(op->landings.rows);
 }
 
 static bool close_cpu(struct ferry_engine *e)
@@ -166,6 +190,8 @@ static bool close_cpu(struct ferry_engine *e)
 	free(e->sent);
 	free(e->dest.rank);
 	free(e->dest.offset);
+	free(e->dest.signal);
+	free(e->host_mask);
 	free(e->to);
 	free(e->items);
 	free(e->slot_rows);
@@ -185,15 +211,18 @@ static enum ferry_status open_ops(struct ferry_engine *e,
 	return FERRY_OK;
 }
 
-static void look_at_peers(struct ferry_engine *e, struct ferry_segment *segment,
-                          int32_t n_ranks)
+static void look_at_peers(struct ferry_engine *e, const struct ferry_moe *moe)
 {
-	for (int32_t r = 0; r < n_ranks; r++) {
-		const uint32_t caps = ferry_segment_caps(segment, r);
+	const struct ferry_place *places = moe->world->places;
+
+	for (int32_t r = 0; r < moe->shape.n_ranks; r++) {
+		const uint32_t caps = ferry_segment_caps(moe->segment, r);
 
 		if (caps & FERRY_CAP_LDST)
-			e->peers[r].base = ferry_segment_ptr(segment, r);
+			e->peers[r].base = ferry_segment_ptr(moe->segment, r);
 		e->peers[r].ordered = caps & FERRY_CAP_ORDERED;
+		e->peers[r].abroad =
+			places[r].host_id != places[moe->shape.rank].host_id;
 	}
 }
 
@@ -216,7 +245,7 @@ static enum ferry_status fill_engine(struct ferry_engine *e,
 		                  "machine or build has not",
 		                  isa);
 	e->window = ferry_segment_base(moe->segment);
-	look_at_peers(e, moe->segment, moe->shape.n_ranks);
+	look_at_peers(e, moe);
 	return FERRY_OK;
 }
 

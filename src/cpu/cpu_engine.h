@@ -19,6 +19,7 @@ _Static_assert((int)FERRY_SUM_MAX == (int)FERRY_MAX_TOPK,
 struct cpu_peer {
 	char *base;   /* its window in this address space; NULL: put only */
 	bool ordered; /* its first n signals stand for its first n rows */
+	bool abroad;  /* on another host */
 };
 
 /* Rows of one source in one phase. */
@@ -51,7 +52,8 @@ struct cpu_op {
 	                       * room; NULL: the channel never drops */
 	const struct ferry_table **tables; /* [n_groups], in the window */
 	struct ferry_route route;
-	const char *y; /* the caller's, until combine_recv */
+	struct ferry_landings landings; /* of a channel with a hierarchy */
+	const char *y;                  /* the caller's, until combine_recv */
 	size_t y_stride;
 	enum ferry_combine_layout y_layout;
 };
@@ -59,8 +61,9 @@ struct cpu_op {
 /* Where one row goes: at most once to each rank. */
 struct cpu_dest {
 	int32_t n;
-	int32_t *rank;  /* [n_ranks] */
-	size_t *offset; /* [n_ranks] in that rank's window */
+	int32_t *rank;    /* [n_ranks] */
+	size_t *offset;   /* [n_ranks] in that rank's window */
+	uint32_t *signal; /* [n_ranks] that a put raises there */
 };
 
 struct ferry_engine {
@@ -69,13 +72,20 @@ struct ferry_engine {
 	struct cpu_peer *peers;
 	struct cpu_op *ops; /* [n_ops], one for each slot */
 	int32_t n_ops;
-	uint64_t *targets;          /* [n_signals] what each counter reached
+	uint64_t *targets; /* [n_signals] what each counter reached
 	                             * when all that was awaited had come */
-	struct cpu_source *sources; /* [n_ranks] of the phase that runs */
+	/*
+	 * Of the phase that runs. With a hierarchy what a rank of another host
+	 * dispatches is as many sources as this host has places where it may
+	 * land; others are at place 0.
+	 */
+	struct cpu_source *sources; /* [n_ranks * n_places] */
+	int32_t n_places;           /* 1 without a hierarchy */
 	int64_t *sent;              /* [n_ranks] rows since the last signal */
 	struct cpu_dest dest;
 	void **to;                     /* [n_ranks] */
-	struct ferry_wait_item *items; /* [n_ranks] */
+	struct ferry_wait_item *items; /* [2 * n_ranks * n_places] */
+	uint64_t *host_mask;           /* [hosts] scratch of dispatch_send */
 	int64_t *slot_rows; /* [n_expert_slots], when capacity is bounded */
 	char *part;         /* the own part of a REDUCED sum, and a row of x
 	                     * on its way into the quantiser */

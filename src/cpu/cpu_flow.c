@@ -43,6 +43,7 @@ void ferry_cpu_flow_begin(struct cpu_flow *flow, struct ferry_moe *moe,
 {
 	const size_t n_ranks = (size_t)moe->shape.n_ranks;
 	struct ferry_engine *e = moe->engine;
+	const size_t n_sources = n_ranks * (size_t)e->n_places;
 
 	*flow = (struct cpu_flow){
 		.moe = moe,
@@ -53,7 +54,8 @@ void ferry_cpu_flow_begin(struct cpu_flow *flow, struct ferry_moe *moe,
 	set_sizes(flow);
 	flow->out_signal = ferry_window_signal(&moe->shape, op->slot, op->epoch,
 	                                       flow->kind, moe->shape.rank);
-	memset(e->sources, 0, n_ranks * sizeof(*e->sources));
+	flow->n_places = flow->kind == FERRY_COUNT_ROW ? e->n_places : 1;
+	memset(e->sources, 0, n_sources * sizeof(*e->sources));
 	memset(e->sent, 0, n_ranks * sizeof(*e->sent));
 }
 
@@ -80,10 +82,12 @@ static enum ferry_status stage_row(struct cpu_flow *flow, char **row)
 	return FERRY_OK;
 }
 
-static enum ferry_status put_row(const struct cpu_flow *flow, int32_t rank,
-                                 size_t offset, const char *row)
+/* To destination i of engine->dest. */
+static enum ferry_status put_row(const struct cpu_flow *flow, int32_t i,
+                                 const char *row)
 {
 	struct ferry_segment *segment = flow->moe->segment;
+	const struct cpu_dest *dest = &flow->moe->engine->dest;
 	const size_t max_put = ferry_segment_max_put(segment);
 	size_t done = 0;
 
@@ -91,9 +95,9 @@ static enum ferry_status put_row(const struct cpu_flow *flow, int32_t rank,
 		const size_t left = flow->wire_bytes - done;
 		const size_t piece = left < max_put ? left : max_put;
 
-		FERRY_TRY(ferry_segment_put(segment, rank, offset + done,
-		                            row + done, piece,
-		                            flow->out_signal));
+		FERRY_TRY(ferry_segment_put(segment, dest->rank[i],
+		                            dest->offset[i] + done, row + done,
+		                            piece, dest->signal[i]));
 		done += piece;
 	}
 	return FERRY_OK;
@@ -111,13 +115,9 @@ static enum ferry_status put_staged(struct cpu_flow *flow,
 	if (flow->scale_bytes)
 		memcpy(staged + flow->moe->shape.scale_offset, row->scales,
 		       flow->scale_bytes);
-	for (int32_t i = 0; i < e->dest.n; i++) {
-		const int32_t rank = e->dest.rank[i];
-
-		if (!e->peers[rank].base)
-			FERRY_TRY(
-				put_row(flow, rank, e->dest.offset[i], staged));
-	}
+	for (int32_t i = 0; i < e->dest.n; i++)
+		if (!e->peers[e->dest.rank[i]].base)
+			FERRY_TRY(put_row(flow, i, staged));
 	return FERRY_OK;
 }
 
@@ -165,13 +165,20 @@ static enum ferry_status count_direct(struct cpu_flow *flow)
 static void count_bytes(struct cpu_flow *flow)
 {
 	struct ferry_moe_stats *stats = &flow->moe->stats;
-	const uint64_t bytes = (flow->payload_bytes + flow->scale_bytes) *
-	                       (uint64_t)flow->moe->engine->dest.n;
+	const struct ferry_engine *e = flow->moe->engine;
+	const uint64_t bytes = flow->payload_bytes + flow->scale_bytes;
+	const uint64_t all = bytes * (uint64_t)e->dest.n;
+	uint64_t abroad = 0;
 
-	if (flow->kind == FERRY_COUNT_ROW)
-		stats->wire_bytes_dispatch += bytes;
-	else
-		stats->wire_bytes_combine += bytes;
+	for (int32_t i = 0; i < e->dest.n; i++)
+		abroad += e->peers[e->dest.rank[i]].abroad ? bytes : 0;
+	if (flow->kind == FERRY_COUNT_ROW) {
+		stats->wire_bytes_dispatch += all;
+		stats->host_bytes_dispatch += abroad;
+	} else {
+		stats->wire_bytes_combine += all;
+		stats->host_bytes_combine += abroad;
+	}
 }
 
 enum ferry_status ferry_cpu_flow_send(struct cpu_flow *flow,
@@ -213,10 +220,55 @@ static int64_t rows_of(const struct cpu_flow *flow, int32_t peer, uint64_t n)
 	return (int64_t)n / flow->signals_per_row;
 }
 
+static int32_t rank_of(const struct cpu_flow *flow, int32_t source)
+{
+	return source / flow->n_places;
+}
+
+/* Does it lie with a rank of this host, who tells the others? */
+static bool is_fanned(const struct cpu_flow *flow, int32_t source)
+{
+	return flow->kind == FERRY_COUNT_ROW &&
+	       ferry_hosts_far(&flow->moe->shape.hosts, rank_of(flow, source));
+}
+
 static uint32_t in_signal(const struct cpu_flow *flow, int32_t source)
 {
-	return ferry_window_signal(&flow->moe->shape, flow->op->slot,
-	                           flow->op->epoch, flow->kind, source);
+	const struct ferry_shape *shape = &flow->moe->shape;
+	const struct cpu_op *op = flow->op;
+	const int32_t rank = rank_of(flow, source);
+
+	if (is_fanned(flow, source))
+		return ferry_window_fan(shape, op->slot, op->epoch, rank,
+		                        source % flow->n_places);
+	return ferry_window_signal(shape, op->slot, op->epoch, flow->kind,
+	                           rank);
+}
+
+/*
+ * Adds what a source raises to engine->items. What lands elsewhere on this
+ * host needs both, who sends it and who lets it arrive there; the sender has
+ * done its part when it closes.
+ */
+static void add_items(const struct cpu_flow *flow, int32_t source,
+                      uint64_t value, int32_t *n)
+{
+	const struct ferry_shape *shape = &flow->moe->shape;
+	struct ferry_wait_item item = {
+		.signal = in_signal(flow, source),
+		.peer = rank_of(flow, source),
+		.value = value,
+		.relayed = is_fanned(flow, source),
+	};
+
+	flow->moe->engine->items[(*n)++] = item;
+	if (!item.relayed)
+		return;
+	item.peer = ferry_hosts_rank(&shape->hosts, shape->hosts.own,
+	                             source % flow->n_places);
+	item.relayed = false;
+	if (item.peer != shape->rank)
+		flow->moe->engine->items[(*n)++] = item;
 }
 
 enum ferry_status ferry_cpu_flow_await(struct cpu_flow *flow, int32_t source,
@@ -224,22 +276,20 @@ enum ferry_status ferry_cpu_flow_await(struct cpu_flow *flow, int32_t source,
 {
 	struct ferry_engine *e = flow->moe->engine;
 	struct cpu_source *s = &e->sources[source];
-	const bool ordered = e->peers[source].ordered;
+	const int32_t rank = rank_of(flow, source);
+	const bool ordered = e->peers[rank].ordered;
 	const uint32_t signal = in_signal(flow, source);
 	const uint64_t base = e->targets[signal];
+	int32_t n = 0;
 
 	if (!ordered) /* a counter tells how many have come, not which */
 		n_rows = s->total;
-	e->items[0] = (struct ferry_wait_item){
-		.signal = signal,
-		.peer = source,
-		.value = base + signals_of(flow, source, n_rows),
-	};
-	FERRY_TRY(ferry_cpu_wait(flow->moe, flow->op, flow->phase, 1));
+	add_items(flow, source, base + signals_of(flow, rank, n_rows), &n);
+	FERRY_TRY(ferry_cpu_wait(flow->moe, flow->op, flow->phase, n));
 	const uint64_t seen = ferry_segment_read(flow->moe->segment, signal);
 
 	s->ready =
-		min_i64(ordered ? rows_of(flow, source, seen - base) : s->total,
+		min_i64(ordered ? rows_of(flow, rank, seen - base) : s->total,
 	                s->total);
 	return FERRY_OK;
 }
@@ -247,25 +297,28 @@ enum ferry_status ferry_cpu_flow_await(struct cpu_flow *flow, int32_t source,
 enum ferry_status ferry_cpu_flow_finish_recv(struct cpu_flow *flow)
 {
 	struct ferry_engine *e = flow->moe->engine;
-	const int32_t n_ranks = flow->moe->shape.n_ranks;
+	const int32_t n_sources = flow->moe->shape.n_ranks * flow->n_places;
 	int32_t n = 0;
 
-	for (int32_t source = 0; source < n_ranks; source++) {
+	for (int32_t source = 0; source < n_sources; source++) {
 		const int64_t total = e->sources[source].total;
-		const uint32_t signal = in_signal(flow, source);
 
 		if (total)
-			e->items[n++] = (struct ferry_wait_item){
-				.signal = signal,
-				.peer = source,
-				.value = e->targets[signal] +
-			                 signals_of(flow, source, total),
-			};
+			add_items(flow, source,
+			          e->targets[in_signal(flow, source)] +
+			                  signals_of(flow,
+			                             rank_of(flow, source),
+			                             total),
+			          &n);
 	}
 	FERRY_TRY(ferry_cpu_wait(flow->moe, flow->op, flow->phase, n));
-	for (int32_t source = 0; source < n_ranks; source++)
-		e->targets[in_signal(flow, source)] +=
-			signals_of(flow, source, e->sources[source].total);
+	for (int32_t source = 0; source < n_sources; source++) {
+		const int64_t total = e->sources[source].total;
+
+		if (total)
+			e->targets[in_signal(flow, source)] +=
+				signals_of(flow, rank_of(flow, source), total);
+	}
 	return FERRY_OK;
 }
 
@@ -297,8 +350,10 @@ enum ferry_status ferry_cpu_wait(struct ferry_moe *moe, const struct cpu_op *op,
 		ferry_segment_wait_all(moe->segment, e->items, n, &where);
 	const uint64_t ns = ferry_now_ns() - begin;
 
+	/* A relayed item is followed by its relay's, of the same counter. */
 	for (int32_t i = 0; i < n; i++)
-		moe->wait_ns[e->items[i].peer] += ns;
+		if (i == 0 || e->items[i].signal != e->items[i - 1].signal)
+			moe->wait_ns[e->items[i].peer] += ns;
 	if (is_dispatch(phase))
 		moe->stats.wait_ns_dispatch += ns;
 	else

@@ -42,8 +42,16 @@ struct cpu_flow {
 	int64_t rows_per_signal; /* peers that stores reach */
 	int64_t signals_per_row; /* the others */
 	int32_t n_staged;
-	uint32_t out_signal; /* raised at every receiver */
+	uint32_t out_signal; /* raised at receivers that stores reach */
+	int32_t n_places;    /* where rows of a rank of another host may land */
 };
+
+/* Number of a source: rows of a rank that land at a place of this host. */
+static inline int32_t cpu_flow_source(const struct cpu_flow *flow, int32_t rank,
+                                      int32_t place)
+{
+	return rank * flow->n_places + place;
+}
 
 /* To receive, or with ferry_cpu_flow_expect to send. Totals are 0. */
 void ferry_cpu_flow_begin(struct cpu_flow *flow, struct ferry_moe *moe,

@@ -231,8 +231,14 @@ enum ferry_status ferry_cpu_table_push(struct ferry_moe *moe,
 {
 	const int32_t n_ranks = moe->shape.n_ranks;
 
-	for (int32_t i = 1; i < n_ranks; i++)
-		FERRY_TRY(push_to(moe, op, table,
-		                  (moe->shape.rank + i) % n_ranks));
+	for (int32_t i = 1; i < n_ranks; i++) {
+		const int32_t rank = (moe->shape.rank + i) % n_ranks;
+
+		FERRY_TRY(push_to(moe, op, table, rank));
+		if (moe->engine->peers[rank].abroad)
+			moe->stats.host_bytes_tables +=
+				ferry_table_bytes(table->n_tokens, table->topk,
+			                          table->has_weights);
+	}
 	return FERRY_OK;
 }

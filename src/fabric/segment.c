@@ -116,6 +116,8 @@ static enum ferry_status create(struct ferry_segment *s, uint8_t *handles,
 	if (status == FERRY_OK) {
 		s->mem->counters_offset = s->counters_offset;
 		s->mem->n_signals = s->first_signal + s->n_signals;
+		s->mem->fan_end = s->mem->n_signals;
+		s->mem->fan_first = s->mem->fan_end - s->n_fan;
 	}
 	return ferry_agree(s->world->boot, status, own, handles, sizeof(own),
 	                   deadline);
@@ -227,6 +229,14 @@ enum ferry_status ferry_segment_open(struct ferry_world *world, size_t bytes,
                                      uint32_t n_signals,
                                      struct ferry_segment **segment)
 {
+	return ferry_segment_open_fan(world, bytes, n_signals, 0, segment);
+}
+
+enum ferry_status ferry_segment_open_fan(struct ferry_world *world,
+                                         size_t bytes, uint32_t n_signals,
+                                         uint32_t n_fan,
+                                         struct ferry_segment **segment)
+{
 	struct ferry_segment *s;
 	enum ferry_status status;
 
@@ -240,6 +250,7 @@ enum ferry_status ferry_segment_open(struct ferry_world *world, size_t bytes,
 		                  "segment_open: a segment of %zu bytes",
 		                  sizeof(*s));
 	s->world = world;
+	s->n_fan = n_fan;
 	s->error = (struct ferry_error)FERRY_ERROR_INIT;
 	pthread_mutex_init(&s->lock, NULL);
 	status = open_steps(s, bytes, n_signals);

@@ -91,6 +91,7 @@ struct ferry_segment {
 	uint64_t *counters;               /* own; [0] is ANY_VERDICT */
 	uint64_t *signals;                /* own; [0] is the caller's first */
 	uint32_t n_signals;               /* of the caller */
+	uint32_t n_fan;                   /* the last so many of them */
 	uint32_t first_signal;
 	size_t verdicts_offset;
 	size_t counters_offset;
@@ -121,6 +122,16 @@ struct ferry_segment {
 	struct ferry_segment *next; /* in world->segments */
 };
 
+/*
+ * As ferry_segment_open. The last n_fan of the signals are raised at every rank
+ * of a host when one of its ranks is put to from another host; for fabrics that
+ * have stores within a host and puts between them, otherwise like any signal.
+ */
+enum ferry_status ferry_segment_open_fan(struct ferry_world *world,
+                                         size_t bytes, uint32_t n_signals,
+                                         uint32_t n_fan,
+                                         struct ferry_segment **segment);
+
 /* Where a wait stands, for its report. */
 struct ferry_wait_at {
 	enum ferry_phase phase;
@@ -133,6 +144,8 @@ struct ferry_wait_item {
 	uint32_t signal;
 	int32_t peer;
 	uint64_t value;
+	bool relayed; /* a good-bye of the peer does not mean that it will not
+	               * come: somebody else raises it. A death does */
 };
 
 /*

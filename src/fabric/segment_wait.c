@@ -122,6 +122,8 @@ static bool find_gone(struct waiting *w, struct ferry_verdict *verdict)
 			peer = any_dead(w);
 		else if (!has_gone(w, peer, &flags))
 			peer = -1;
+		if (flags && item->relayed)
+			peer = -1;
 		if (peer < 0 || is_there(w, item))
 			continue;
 		*verdict = verdict_of(w, FERRY_PEER, peer);
@@ -288,7 +290,8 @@ enum ferry_status ferry_segment_wait_all(struct ferry_segment *segment,
 enum ferry_status ferry_segment_wait(struct ferry_segment *segment,
                                      uint32_t signal, uint64_t value)
 {
-	const struct ferry_wait_item item = {signal, -1, value};
+	const struct ferry_wait_item item = {
+		.signal = signal, .peer = -1, .value = value};
 
 	if (!segment)
 		return ferry_fail(NULL, FERRY_INVAL,

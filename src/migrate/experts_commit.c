@@ -91,8 +91,10 @@ static enum ferry_status wait_records(struct ferry_experts *x,
 {
 	for (int32_t r = 0; r < x->n_ranks; r++)
 		x->items[r] = (struct ferry_wait_item){
-			experts_record_signal(x, f->seq, word, r), r,
-			turn_of(f)};
+			.signal = experts_record_signal(x, f->seq, word, r),
+			.peer = r,
+			.value = turn_of(f),
+		};
 	return ferry_segment_wait_all(x->segment, x->items, x->n_ranks, NULL);
 }
 
@@ -167,8 +169,10 @@ static enum ferry_status wait_pieces(struct ferry_experts *x,
 
 		if (t->to_rank == x->rank)
 			x->items[n++] = (struct ferry_wait_item){
-				experts_buffer_signal(x, t->buffer),
-				t->from_rank, x->pieces[t->buffer]};
+				.signal = experts_buffer_signal(x, t->buffer),
+				.peer = t->from_rank,
+				.value = x->pieces[t->buffer],
+			};
 	}
 	return ferry_segment_wait_all(x->segment, x->items, n, NULL);
 }

@@ -215,9 +215,11 @@ static int32_t expect(struct ferry_gather *g, uint64_t round)
 	for (int32_t r = 0; r < n_ranks; r++)
 		if (r != g->world->rank)
 			g->items[n++] = (struct ferry_wait_item){
-				half_of(round) * (uint32_t)n_ranks +
-					(uint32_t)r,
-				r, value};
+				.signal = half_of(round) * (uint32_t)n_ranks +
+			                  (uint32_t)r,
+				.peer = r,
+				.value = value,
+			};
 	return n;
 }
 

@@ -121,8 +121,11 @@ static void close_meter(struct meter *m)
 /* Waits for the next n signals of a rank. */
 static enum ferry_status expect(struct meter *m, int32_t peer, uint64_t n)
 {
-	const struct ferry_wait_item item = {(uint32_t)peer, peer,
-	                                     m->seen[peer] + n};
+	const struct ferry_wait_item item = {
+		.signal = (uint32_t)peer,
+		.peer = peer,
+		.value = m->seen[peer] + n,
+	};
 
 	FERRY_TRY(ferry_segment_wait_all(m->segment, &item, 1, NULL));
 	m->seen[peer] = item.value;

@@ -13,6 +13,7 @@
 #include "../core/number.h"
 #include "../core/placement_inner.h"
 #include "../core/sized.h"
+#include "../fabric/place.h"
 #include "moe_compare.h"
 
 static enum ferry_status take_config(struct ferry_moe *m,
@@ -91,10 +92,17 @@ static enum ferry_status open_segment(struct ferry_moe *m)
 
 	FERRY_TRY(ferry_window_init(&m->window, &m->shape, m->staged));
 	/* Kernels have their flags in the window, and need no counters. */
-	return ferry_segment_open(m->world, m->window.bytes,
-	                          cuda ? 1 : ferry_window_n_signals(&m->shape),
-	                          &m->segment);
+	return ferry_segment_open_fan(
+		m->world, m->window.bytes,
+		cuda ? 1 : ferry_window_n_signals(&m->shape),
+		ferry_window_n_fan(&m->shape), &m->segment);
 }
+
+/* What a rank has seen of its peers, and all must know. */
+enum {
+	NEEDS_OTHER_LAYOUT = 1 << 0,
+	NO_HIERARCHY = 1 << 1,
+};
 
 /* Do stores reach all peers? Otherwise the window needs a stage. */
 static bool is_direct(const struct ferry_moe *m)
@@ -103,6 +111,22 @@ static bool is_direct(const struct ferry_moe *m)
 		if (!(ferry_segment_caps(m->segment, r) & FERRY_CAP_LDST))
 			return false;
 	return true;
+}
+
+/* Do stores reach just the ranks of the own host? */
+static bool is_host_direct(const struct ferry_moe *m)
+{
+	const struct ferry_place *places = m->world->places;
+
+	for (int32_t r = 0; r < m->shape.n_ranks; r++) {
+		const uint32_t caps = ferry_segment_caps(m->segment, r);
+		const bool near = ferry_place_same_host(&places[r],
+		                                        &places[m->shape.rank]);
+
+		if (near != !!(caps & FERRY_CAP_LDST))
+			return false;
+	}
+	return m->world->n_nodes > 1;
 }
 
 /* Can lines go to all peers? Without that there is no engine, or chunks. */
@@ -127,7 +151,7 @@ static enum ferry_status look_at_gpus(struct ferry_moe *m, uint8_t *otherwise)
 			                  "%d and %d share no GPU and have no "
 			                  "NVLink: allowed are CHUNKS and AUTO",
 			                  m->shape.rank, r);
-		*otherwise = 1;
+		*otherwise = NEEDS_OTHER_LAYOUT;
 	}
 	return FERRY_OK;
 }
@@ -138,13 +162,16 @@ static enum ferry_status look_at_peers(struct ferry_moe *m, uint8_t *otherwise)
 	*otherwise = 0;
 	if (m->shape.device == FERRY_DEVICE_CUDA)
 		return look_at_gpus(m, otherwise);
-	*otherwise = !is_direct(m);
+	if (!is_direct(m))
+		*otherwise |= NEEDS_OTHER_LAYOUT;
+	if (!is_host_direct(m) || !strcmp(m->world->ctx.opt.hierarchy, "off"))
+		*otherwise |= NO_HIERARCHY;
 	return FERRY_OK;
 }
 
 /* All ranks must lay out alike: what one needs, all do. */
 static enum ferry_status agree_layout(struct ferry_moe *m, uint64_t deadline,
-                                      bool *otherwise)
+                                      uint8_t *otherwise)
 {
 	const int32_t n_ranks = m->shape.n_ranks;
 	uint8_t *all = calloc((size_t)n_ranks, 1);
@@ -157,30 +184,62 @@ static enum ferry_status agree_layout(struct ferry_moe *m, uint64_t deadline,
 	status = ferry_agree(m->world->boot, status, &own, all, sizeof(own),
 	                     deadline);
 	for (int32_t r = 0; status == FERRY_OK && r < n_ranks; r++)
-		*otherwise = *otherwise || all[r];
+		*otherwise |= all[r];
 	free(all);
 	return status;
 }
 
+/* From here on rows travel once per host, if counters have numbers enough. */
+static enum ferry_status use_hosts(struct ferry_moe *m)
+{
+	const int32_t n_ranks = m->shape.n_ranks;
+	uint64_t *ids = calloc((size_t)n_ranks, sizeof(*ids));
+	struct ferry_hosts hosts;
+
+	if (!ids)
+		return ferry_fail(&m->world->ctx, FERRY_NOMEM,
+		                  "moe_open: hosts of %d ranks", n_ranks);
+	for (int32_t r = 0; r < n_ranks; r++)
+		ids[r] = m->world->places[r].host_id;
+	const enum ferry_status status =
+		ferry_hosts_init(&hosts, ids, n_ranks, m->shape.rank);
+
+	free(ids);
+	if (status == FERRY_UNSUPPORTED) /* the same on all ranks */
+		return FERRY_OK;
+	FERRY_TRY(status);
+	if (ferry_window_fan_fits(&m->shape, &hosts))
+		ferry_shape_use_hosts(&m->shape, &hosts);
+	else
+		ferry_hosts_destroy(&hosts);
+	return FERRY_OK;
+}
+
 /*
  * Only an open segment tells how its peers are reached. Where some are not
- * reached by stores the window needs a stage, where some GPUs have no NVLink
- * it cannot have lines; then it is made again.
+ * reached by stores the window needs a stage, and there may be a hierarchy;
+ * where some GPUs have no NVLink it cannot have lines; then it is made again.
  */
 static enum ferry_status open_window(struct ferry_moe *m, uint64_t deadline)
 {
-	bool otherwise = false;
+	uint8_t otherwise = 0;
 
 	FERRY_TRY(open_segment(m));
 	FERRY_TRY(agree_layout(m, deadline, &otherwise));
-	if (!otherwise)
+	if (!(otherwise & NEEDS_OTHER_LAYOUT))
 		return FERRY_OK;
 	ferry_segment_close(m->segment);
 	m->segment = NULL;
-	if (m->shape.device == FERRY_DEVICE_CUDA)
+	if (m->shape.device == FERRY_DEVICE_CUDA) {
 		m->shape.path = FERRY_PATH_CHUNKS;
-	else
-		m->staged = true;
+		return open_segment(m);
+	}
+	m->staged = true;
+	enum ferry_status status = FERRY_OK;
+
+	if (!(otherwise & NO_HIERARCHY))
+		status = use_hosts(m);
+	FERRY_TRY(ferry_agree(m->world->boot, status, NULL, NULL, 0, deadline));
 	return open_segment(m);
 }
 

@@ -17,7 +17,9 @@ struct ferry_arrival {
 	int64_t first_copy;
 	int32_t n_copies; /* at least 1: dropped ones are not counted */
 	int32_t ordinal;  /* of its row among those that the carrier sends
-	                   * here, dropped ones counted */
+	                   * to where it lands, dropped ones counted */
+	int32_t landing;  /* place of that rank on its host, where the carrier
+	                   * is on another one */
 };
 
 /* One (token, choice) that is served here. */
@@ -95,6 +97,25 @@ static inline int64_t ferry_view_row(const struct ferry_shape *shape,
 	return ((int64_t)half * shape->n_ranks + carrier) * shape->cap +
 	       token / shape->group_size;
 }
+
+/* Rows that land on this rank's host, of a channel with a hierarchy. */
+struct ferry_landings {
+	/* [n_groups * max_tokens] ranks of this host that want the row of a
+	 * token from another one, as bits of their places; others: 0 */
+	uint64_t *wanted;
+	int64_t *
+		rows; /* [n_ranks * most_ranks] of each carrier at each place */
+};
+
+/*
+ * Counts them, for all ranks of the host alike, and tells every arrival of a
+ * route that was built where it lands. Without drops and with them: what
+ * travels does not depend on room.
+ */
+void ferry_route_land(struct ferry_route *route,
+                      const struct ferry_shape *shape,
+                      const struct ferry_table *const *tables,
+                      struct ferry_landings *landings);
 
 /*
  * Which of the own choices a channel that is bounded and drops leaves out at

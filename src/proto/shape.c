@@ -394,6 +394,12 @@ enum ferry_status ferry_shape_init(struct ferry_shape *shape,
 	return FERRY_OK;
 }
 
+void ferry_shape_use_hosts(struct ferry_shape *shape,
+                           const struct ferry_hosts *hosts)
+{
+	shape->hosts = *hosts;
+}
+
 void ferry_shape_destroy(struct ferry_shape *shape)
 {
 	struct ferry_slot_map map = {
@@ -402,5 +408,6 @@ void ferry_shape_destroy(struct ferry_shape *shape)
 	};
 
 	ferry_slot_map_destroy(&map);
+	ferry_hosts_destroy(&shape->hosts);
 	memset(shape, 0, sizeof(*shape));
 }

@@ -219,8 +219,44 @@ uint32_t ferry_window_signal(const struct ferry_shape *shape, int32_t slot,
 	return set * (uint32_t)shape->n_ranks + (uint32_t)source;
 }
 
-uint32_t ferry_window_n_signals(const struct ferry_shape *shape)
+/* Those that a channel has without a hierarchy. */
+static uint32_t n_plain(const struct ferry_shape *shape)
 {
 	return ferry_window_signal(shape, shape->n_slots, 0, FERRY_COUNT_TABLE,
 	                           0);
+}
+
+uint32_t ferry_window_fan(const struct ferry_shape *shape, int32_t slot,
+                          uint64_t epoch, int32_t source, int32_t place)
+{
+	const uint32_t key = (uint32_t)(epoch % FERRY_EPOCH_KEYS);
+	const uint32_t set = (uint32_t)slot * FERRY_EPOCH_KEYS + key;
+	const uint32_t pair = set * (uint32_t)shape->n_ranks + (uint32_t)source;
+
+	return n_plain(shape) + pair * (uint32_t)shape->hosts.most_ranks +
+	       (uint32_t)place;
+}
+
+uint32_t ferry_window_n_fan(const struct ferry_shape *shape)
+{
+	if (!shape->hosts.n)
+		return 0;
+	return ferry_window_fan(shape, shape->n_slots, 0, 0, 0) -
+	       n_plain(shape);
+}
+
+uint32_t ferry_window_n_signals(const struct ferry_shape *shape)
+{
+	return n_plain(shape) + ferry_window_n_fan(shape);
+}
+
+bool ferry_window_fan_fits(const struct ferry_shape *shape,
+                           const struct ferry_hosts *hosts)
+{
+	const uint64_t sets = (uint64_t)shape->n_slots * FERRY_EPOCH_KEYS *
+	                      (uint64_t)shape->n_ranks;
+	const uint64_t each = FERRY_N_COUNTS + (uint64_t)hosts->most_ranks;
+
+	/* The library's own come on top. */
+	return sets * each < UINT32_MAX / 2;
 }

@@ -13,6 +13,7 @@
 #include <ferry/moe.h>
 
 #include "../core/bits.h"
+#include "host_ranks.h"
 
 /* A configuration with defaults filled in and derived numbers. */
 struct ferry_shape {
@@ -57,6 +58,8 @@ struct ferry_shape {
 	size_t back_stride;  /* of a row that comes back */
 	int32_t back_rows;   /* rows that may come back for one token */
 	int32_t row_sources; /* ranks that have a row region here */
+	/* Rows travel once per host; n 0: to every rank on its own. */
+	struct ferry_hosts hosts;
 };
 
 enum {
@@ -115,6 +118,13 @@ enum ferry_status ferry_shape_init(struct ferry_shape *shape,
                                    const struct ferry_moe_config *config,
                                    int32_t n_ranks, int32_t rank);
 void ferry_shape_destroy(struct ferry_shape *shape);
+
+/*
+ * From here on rows travel once per host: takes over what `hosts` owns. Before
+ * the window is laid out; a channel of one host has no hierarchy.
+ */
+void ferry_shape_use_hosts(struct ferry_shape *shape,
+                           const struct ferry_hosts *hosts);
 
 static inline int32_t ferry_shape_group(const struct ferry_shape *shape,
                                         int32_t rank)
@@ -196,5 +206,17 @@ uint32_t ferry_window_signal(const struct ferry_shape *shape, int32_t slot,
                              int32_t source);
 /* Counters that a channel needs. */
 uint32_t ferry_window_n_signals(const struct ferry_shape *shape);
+
+/*
+ * With a hierarchy, counters for rows of dispatch that `source`, on another
+ * host, has sent to the rank at `place` of this one. They are raised at every
+ * rank of the host, and are the last of all: the first of them, and how many.
+ */
+uint32_t ferry_window_fan(const struct ferry_shape *shape, int32_t slot,
+                          uint64_t epoch, int32_t source, int32_t place);
+uint32_t ferry_window_n_fan(const struct ferry_shape *shape);
+/* Do all counters have numbers of 32 bits with these hosts? */
+bool ferry_window_fan_fits(const struct ferry_shape *shape,
+                           const struct ferry_hosts *hosts);
 
 #endif

@@ -224,14 +224,15 @@ static void test_merge(void **state)
 
 	(void)state;
 	for (int i = 0; i < 3; i++)
-		rounds[i].phase[0] = (struct bench_figure){10.0 + i, 20.0 - i,
-		                                           30.0 + i, 7, i};
+		rounds[i].phase[0] = (struct bench_figure){
+			10.0 + i, 20.0 - i, 30.0 + i, 7, 5, i};
 	const struct bench_result all = bench_merge(rounds, 4);
 
 	assert_true(all.phase[0].p50_us == 11);
 	assert_true(all.phase[0].p99_us == 19);
 	assert_true(all.phase[0].max_us == 32);
 	assert_int_equal(all.phase[0].wire_bytes, 7);
+	assert_int_equal(all.phase[0].host_bytes, 5);
 	assert_int_equal(all.phase[0].wrong, 3);
 }
 

@@ -37,7 +37,8 @@ enum ferry_status fault_meet_all(struct rank *rank, struct ferry_segment *s,
 	FERRY_TRY(ferry_segment_check(s));
 	for (int32_t r = 0; r < rank->n_ranks; r++) {
 		FERRY_TRY(ferry_segment_signal(s, r, (uint32_t)rank->rank));
-		items[r] = (struct ferry_wait_item){(uint32_t)r, r, round};
+		items[r] = (struct ferry_wait_item){
+			.signal = (uint32_t)r, .peer = r, .value = round};
 	}
 	FERRY_TRY(ferry_segment_kick(s));
 	return ferry_segment_wait_all(s, items, rank->n_ranks, &at);

@@ -196,6 +196,13 @@ static void make_deep(struct random_case *c, uint64_t *rng)
 	c->config.n_experts = (int32_t)traffic_between(rng, 1, 8);
 }
 
+/* A stream of its own: with and without hosts the cases are the same. */
+static void pick_hosts(struct random_case *c, uint64_t rng)
+{
+	c->n_hosts = (int32_t)traffic_between(&rng, 1, RANDOM_CASE_HOSTS);
+	c->in_turn = traffic_chance(&rng, 30);
+}
+
 void random_case_make(struct random_case *c, uint64_t seed, int32_t n_ranks)
 {
 	uint64_t rng = seed;
@@ -211,6 +218,18 @@ void random_case_make(struct random_case *c, uint64_t seed, int32_t n_ranks)
 	pick_slots(c, &rng);
 	limit_sizes(c);
 	c->n_steps = 6;
+	c->n_hosts = 1;
+	if (run_args.any_hosts)
+		pick_hosts(c, seed + 7);
+}
+
+const char *random_case_host(const struct random_case *c, int32_t rank)
+{
+	static const char *const hosts[RANDOM_CASE_HOSTS] = {
+		"HOST=a", "HOST=b", "HOST=c", "HOST=d"};
+	const int32_t each = (c->config.n_ranks + c->n_hosts - 1) / c->n_hosts;
+
+	return hosts[c->in_turn ? rank % c->n_hosts : rank / each];
 }
 
 static void pick_spec(const struct random_case *c, struct traffic_spec *spec,
@@ -324,11 +343,13 @@ void random_case_print(const struct random_case *c)
 {
 	const struct ferry_moe_config *m = &c->config;
 
-	printf("# seed %llu: ranks %d/%d tokens %d hidden %d topk %d experts "
+	printf("# seed %llu: ranks %d/%d on %d%s tokens %d hidden %d topk %d "
+	       "experts "
 	       "%d%s slots %d dtype %d<-%d scales %d/%d/%d layout %d/%d rows "
 	       "%lld/%d bad %d combine %d:%d->%d weights %d%d*%g\n",
 	       (unsigned long long)c->seed, m->n_ranks, m->group_size,
-	       m->max_tokens, m->hidden, m->topk, m->n_experts,
+	       c->n_hosts, c->in_turn ? " in turn" : "", m->max_tokens,
+	       m->hidden, m->topk, m->n_experts,
 	       c->placed && c->placement.quota ? " by quota"
 	       : c->placed                     ? " placed"
 	       : m->expert_slots               ? " uneven"

@@ -5,7 +5,7 @@
 
 #include "drive.h"
 
-enum { RANDOM_CASE_SLOTS = 3 };
+enum { RANDOM_CASE_SLOTS = 3, RANDOM_CASE_HOSTS = 4 };
 
 struct random_case {
 	uint64_t seed;
@@ -17,6 +17,8 @@ struct random_case {
 	int32_t slot_expert[512];
 	int64_t quota[512]; /* of a placement with split QUOTA */
 	int32_t n_steps;
+	int32_t n_hosts; /* that the ranks are on, 1..RANDOM_CASE_HOSTS */
+	bool in_turn;    /* rank r on host r mod n_hosts */
 };
 
 void random_case_make(struct random_case *c, uint64_t seed, int32_t n_ranks);
@@ -27,6 +29,9 @@ void random_case_make(struct random_case *c, uint64_t seed, int32_t n_ranks);
  */
 void random_case_step(const struct random_case *c, int32_t i, int32_t rank,
                       struct drive_step *step, bool *combine);
+
+/* The option that puts a rank on its host. */
+const char *random_case_host(const struct random_case *c, int32_t rank);
 
 /* One line that tells what is tried. */
 void random_case_print(const struct random_case *c);

@@ -118,6 +118,10 @@ void run_args_read(int argc, char **argv)
 			run_args.kind = RANKS_PROCESSES;
 			continue;
 		}
+		if (!strcmp(argv[i], "--any-hosts")) {
+			run_args.any_hosts = true;
+			continue;
+		}
 		if (!strcmp(argv[i], "--fused")) {
 			run_args.fused = true;
 			continue;

@@ -3,6 +3,7 @@
  * On which fabric a test program runs, from its command line:
  * --fabric local|shm|wire|p2p|nvshmem, --processes (ranks are processes, not
  * threads),
+ * --any-hosts (several, pretended, of programs that do that),
  * --options NAME=VALUE;..., --seed S, --count N (what N counts is the
  * program's affair), --seconds N.
  *
@@ -35,8 +36,9 @@ struct run_args {
 	int32_t n_gpus;
 	enum ferry_path path;
 	bool fused;
-	int streams; /* of a rank */
-	int ranks;   /* 0: not given */
+	bool any_hosts; /* ranks pretend to be on hosts as they come */
+	int streams;    /* of a rank */
+	int ranks;      /* 0: not given */
 	int timeout_ms;
 	int hosts;        /* 0: all on this one */
 	const char *link; /* NULL: a bridge */

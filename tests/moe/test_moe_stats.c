@@ -13,6 +13,7 @@
 #include <ferry/trace.h>
 
 #include "fabric/world.h"
+#include "proto/channel.h"
 #include "run_args.h"
 #include "smoke_pair.h"
 #include "trace/events.h"
@@ -44,6 +45,19 @@ static int32_t rank_of(int32_t expert)
 	return expert < 3 ? 0 : expert < 5 ? 1 : 2;
 }
 
+/* Does rank r find its row with another rank of its host? */
+static bool is_fanned(const struct smoke_pair *p, const bool *reached,
+                      int32_t r)
+{
+	const struct ferry_hosts *hosts = &p->moe->shape.hosts;
+
+	for (int32_t other = 0; other < r; other++)
+		if (ferry_hosts_far(hosts, r) && reached[other] &&
+		    hosts->of[other] == hosts->of[r])
+			return true;
+	return false;
+}
+
 /* What the batch in flight must add to the counters of its sender. */
 static void expect_batch(const struct smoke_pair *p,
                          struct ferry_moe_stats *expected)
@@ -61,7 +75,8 @@ static void expect_batch(const struct smoke_pair *p,
 			expected->logical_bytes_combine += ROW_BYTES;
 		}
 		for (int32_t r = 0; r < N_RANKS; r++)
-			if (reached[r] && r != p->rank)
+			if (reached[r] && r != p->rank &&
+			    !is_fanned(p, reached, r))
 				expected->wire_bytes_dispatch += ROW_BYTES;
 	}
 }

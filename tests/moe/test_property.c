@@ -158,6 +158,12 @@ static void body(struct rank *rank)
 	check_tally(d, &tally);
 }
 
+static void put_on_host(const struct rank *rank,
+                        struct ferry_world_config *config)
+{
+	config->options = random_case_host(rank->arg, rank->rank);
+}
+
 static void every_case_agrees(void **state)
 {
 	(void)state;
@@ -176,6 +182,8 @@ static void every_case_agrees(void **state)
 		struct ranks how = run_args_ranks(c.config.n_ranks);
 
 		how.arg = &c;
+		if (run_args.any_hosts)
+			how.configure = put_on_host;
 		ranks_run(&how, body);
 	}
 }

@@ -81,7 +81,7 @@ static const char *const steps[] = {
 	[BACKS] = "has all that comes back",
 	[BACK_SENT] = "has sent all back",
 };
-static const char *const kinds[] = {"table", "row", "row back"};
+static const char *const kinds[] = {"table", "row", "row back", "sum"};
 static const char *const sleeps_text[] = {
 	"wakes",
 	"notes the doorbell, sets asleep",

@@ -21,6 +21,8 @@ enum model_without {
 	WITHOUT_STOP = 1 << 6,        /* who gave up goes on, untold */
 	WITHOUT_SECOND_LOOK = 1 << 7, /* sleep right after asleep = 1 */
 	WITHOUT_LATE_ASLEEP = 1 << 8, /* the raiser looks at asleep first */
+	WITHOUT_FAN = 1 << 9, /* what lands with a mate is not waited for */
+	WITHOUT_ARRIVAL = 1 << 10, /* who adds a host's parts waits for none */
 };
 
 /* What becomes of the token that one rank may have for another. */
@@ -44,6 +46,11 @@ struct model {
 	int futex;    /* 1: waits sleep; 0: a wait is one step */
 	int at_once;  /* 1: sources are read when they are put */
 	int always_combine; /* 1: no dispatch without combine */
+	/*
+	 * 1: of 3 ranks, 0 is on one host, 1 and 2 are on another; rows of
+	 * dispatch and sums of combine travel once per host. No sleep.
+	 */
+	int hosts;
 	unsigned without;
 	/* Each dispatch chooses one of these, and whether it combines. */
 	const uint32_t *traffic;

@@ -78,10 +78,12 @@ static void arrive(const struct at *at, struct state *n, int slot, int epoch,
 {
 	const int half = half_of(at->m, epoch);
 	uint8_t *const put = &n->put[slot][epoch][kind][to][from];
+	const bool is_far = far(at->m, to, from);
+	const int whose = kind == HOST_PUT ? first_of(from) : from;
 	uint8_t *const cell = kind == TABLE_PUT
 	                              ? &n->table[slot][half][to][from]
 	                      : kind == ROW_PUT ? &n->row[slot][half][to][from]
-	                                        : &n->back[slot][to][from];
+	                                        : &n->back[slot][to][whose];
 
 	if ((*put & STAGE_MASK) == POSTED) {
 		*put = (uint8_t)(READ | source_of(n, slot, half, kind, from)
@@ -92,12 +94,18 @@ static void arrive(const struct at *at, struct state *n, int slot, int epoch,
 		*put = (uint8_t)((*put & ~STAGE_MASK) | PEEKED);
 		return;
 	}
+	if (kind == ROW_PUT && is_far) {
+		land(at->m, n, slot, epoch, to, from);
+		return;
+	}
 	if (finished(at->m, n, slot, to)) {
 		*put = NO_PUT; /* nobody reads it */
 		return;
 	}
-	*cell = *put >> TAG_SHIFT;
-	n->count[slot][epoch % at->m->n_keys][kind][to][from]++;
+	if (kind != BACK_PUT || !is_far)
+		*cell = *put >> TAG_SHIFT;
+	n->count[slot][epoch % at->m->n_keys][kind][to]
+		[kind == HOST_PUT ? 0 : from]++;
 	add_ringer(at, n, to, *put & STAGE_MASK);
 	*put = NO_PUT;
 }

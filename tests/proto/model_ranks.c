@@ -38,13 +38,15 @@ static void forget(const struct model *m, struct state *n, int slot, int epoch)
 }
 
 /* What has been read is as good as never written: only old, for all reads. */
-static void age(struct state *n, const struct thread *t, int r)
+static void age(const struct model *m, struct state *n, const struct thread *t,
+                int r)
 {
 	const uint8_t tag = (uint8_t)(t->epoch + 1);
 	uint8_t *const row = &n->row[t->slot][t->half][t->rank][r];
 	uint8_t *const back = &n->back[t->slot][t->rank][r];
 
-	if (*row == tag)
+	/* A mate may still read what has landed here. */
+	if (*row == tag && !far(m, r, t->rank))
 		*row = 0;
 	if (*back == tag + STAGED_BACK)
 		*back = 0;
@@ -54,7 +56,7 @@ static void next_epoch(const struct at *at, struct state *n,
                        const struct thread *t)
 {
 	for (int r = 0; r < at->m->n_ranks; r++)
-		age(n, t, r);
+		age(at->m, n, t, r);
 	n->step[t->slot][t->rank] = SEND;
 	n->epoch[t->slot][t->rank]++;
 	forget(at->m, n, t->slot, t->epoch);
@@ -83,8 +85,8 @@ static void break_off(struct at *at, int rank)
 	emit(at, &n, A_BREAK, rank, 0, 0);
 }
 
-static void post(const struct at *at, struct state *n, const struct thread *t,
-                 enum kind kind, int to)
+void post(const struct at *at, struct state *n, const struct thread *t,
+          enum kind kind, int to)
 {
 	uint8_t *const put = &n->put[t->slot][t->epoch][kind][to][t->rank];
 
@@ -107,7 +109,9 @@ static void send_by_plan(struct at *at, const struct thread *t, int plan)
 		if (to == t->rank)
 			continue;
 		post(at, &n, t, TABLE_PUT, to);
-		if (fate(at->m, plan, t->rank, to) != NO_ROW)
+		if (fate(at->m, plan, t->rank, to) != NO_ROW &&
+		    (!far(at->m, t->rank, to) ||
+		     landing(at->m, plan, t->rank, to) == to))
 			post(at, &n, t, ROW_PUT, to);
 	}
 	n.step[t->slot][t->rank] = TABLES;
@@ -135,7 +139,11 @@ static void combine_send(struct at *at, const struct thread *t)
 
 	n.stage[t->slot][t->rank] = (uint8_t)(tag + STAGED_BACK);
 	for (int to = 0; to < at->m->n_ranks; to++) {
-		if (fate(at->m, plan, to, t->rank) != ROW_KEPT)
+		if (far(at->m, to, t->rank) &&
+		    fate(at->m, plan, to, t->rank) != NO_ROW)
+			add_part(at, &n, t, to);
+		if (far(at->m, to, t->rank) ||
+		    fate(at->m, plan, to, t->rank) != ROW_KEPT)
 			continue;
 		post(at, &n, t, BACK_PUT, to);
 		if (n.table[t->slot][t->half][t->rank][to] != tag)
@@ -150,14 +158,20 @@ static int expected(const struct at *at, const struct thread *t, int from)
 {
 	const int plan = at->s->plan[t->slot][t->epoch];
 
+	const int step = at->s->step[t->slot][t->rank];
+
 	if (from == t->rank)
-		return 0;
-	switch (at->s->step[t->slot][t->rank]) {
+		return step == ROWS ? rows_at_mate(at->m, plan, from) : 0;
+	switch (step) {
 	case TABLES:
 		return 1;
 	case ROWS:
+		if (far(at->m, from, t->rank))
+			return landing(at->m, plan, from, t->rank) == t->rank;
 		return fate(at->m, plan, from, t->rank) != NO_ROW;
 	case BACKS:
+		if (far(at->m, from, t->rank))
+			return fate(at->m, plan, t->rank, from) != NO_ROW;
 		return fate(at->m, plan, t->rank, from) == ROW_KEPT;
 	default:
 		return 0;
@@ -189,8 +203,18 @@ static bool unawaited(const struct at *at, const struct thread *t, int from)
 
 	if (at->m->without & flag[kind])
 		return true;
+	if (from == t->rank)
+		return at->m->without & WITHOUT_FAN;
 	return kind == ROW_PUT && (at->m->without & WITHOUT_LATE_WAIT) &&
 	       fate(at->m, plan, from, t->rank) == ROW_DROPPED;
+}
+
+/* Of the other host, when combine_recv waits. */
+static int expected_sums(const struct at *at, const struct thread *t)
+{
+	if (at->s->step[t->slot][t->rank] != BACKS)
+		return 0;
+	return host_rows(at->m, at->s->plan[t->slot][t->epoch], t->rank);
 }
 
 static bool has_come(const struct at *at, const struct thread *t)
@@ -202,7 +226,8 @@ static bool has_come(const struct at *at, const struct thread *t)
 		if (count[from] < expected(at, t, from) &&
 		    !unawaited(at, t, from))
 			return false;
-	return true;
+	return at->s->count[t->slot][t->key][HOST_PUT][t->rank][0] >=
+	       expected_sums(at, t);
 }
 
 static void account(const struct at *at, struct state *n,
@@ -213,6 +238,30 @@ static void account(const struct at *at, struct state *n,
 
 	for (int from = 0; from < at->m->n_ranks; from++)
 		count[from] = (int8_t)(count[from] - expected(at, t, from));
+	int8_t *const sums = &n->count[t->slot][t->key][HOST_PUT][t->rank][0];
+
+	*sums = (int8_t)(*sums - expected_sums(at, t));
+}
+
+/* Reads the row of rank r's token, and the sum of rank r's host. */
+static void read_far_row(struct at *at, const struct thread *t, int r)
+{
+	const struct state *const s = at->s;
+	const int plan = s->plan[t->slot][t->epoch];
+	const int at_rank = landing(at->m, plan, r, t->rank);
+
+	if (fate(at->m, plan, r, t->rank) == ROW_KEPT &&
+	    s->row[t->slot][t->half][at_rank][r] != t->epoch + 1)
+		at->wrong = "dispatch_recv reads another row";
+}
+
+static void read_sums(struct at *at, const struct thread *t)
+{
+	const int other = 1 - first_of(t->rank);
+
+	if (expected_sums(at, t) &&
+	    at->s->back[t->slot][t->rank][other] != t->epoch + 1 + STAGED_BACK)
+		at->wrong = "combine_recv reads another sum";
 }
 
 /* Reads what the wait was for. */
@@ -221,8 +270,12 @@ static void read_cells(struct at *at, const struct thread *t)
 	const struct state *const s = at->s;
 	const uint8_t tag = (uint8_t)(t->epoch + 1);
 
+	read_sums(at, t);
 	for (int r = 0; r < at->m->n_ranks; r++) {
-		if (!expected(at, t, r))
+		if (awaited(at, t) == ROW_PUT && far(at->m, r, t->rank))
+			read_far_row(at, t, r);
+		if (!expected(at, t, r) || r == t->rank ||
+		    (awaited(at, t) != TABLE_PUT && far(at->m, r, t->rank)))
 			continue;
 		switch (awaited(at, t)) {
 		case TABLE_PUT:

@@ -14,7 +14,8 @@ enum { RANKS = 3, SLOTS = 2, EPOCHS = 3, KEYS = 4, HALVES = 2 };
 
 enum step { SEND, TABLES, ROWS, SENT, BACK, BACKS, BACK_SENT, N_STEPS };
 
-enum kind { TABLE_PUT, ROW_PUT, BACK_PUT, N_KINDS };
+/* BACK_PUT from another host is only word that the part is there. */
+enum kind { TABLE_PUT, ROW_PUT, BACK_PUT, HOST_PUT, N_KINDS };
 
 /*
  * A put up to R1. R1 to R4 are the steps of whoever raises a counter, W1 to
@@ -22,9 +23,10 @@ enum kind { TABLE_PUT, ROW_PUT, BACK_PUT, N_KINDS };
  */
 enum put {
 	NO_PUT,
-	POSTED, /* the source is not read yet */
-	READ,   /* on its way */
-	PEEKED, /* R2 came before R1 and saw nobody */
+	POSTED,          /* the source is not read yet */
+	READ,            /* on its way */
+	PEEKED,          /* R2 came before R1 and saw nobody */
+	FANNED = PEEKED, /* with hosts: the mate knows, the owner does not */
 	STAGE_MASK = 3,
 	TAG_SHIFT = 2, /* above: what was read from the source */
 };
@@ -64,6 +66,8 @@ struct state {
 	uint8_t row[SLOTS][HALVES][RANKS][RANKS];
 	uint8_t back[SLOTS][RANKS][RANKS];
 	uint8_t stage[SLOTS][RANKS];
+	uint8_t part[SLOTS][RANKS][RANKS];    /* [owner][whose token] */
+	uint8_t arrived[SLOTS][RANKS][RANKS]; /* [first of host][whose] */
 	int8_t count[SLOTS][KEYS][N_KINDS][RANKS][RANKS]; /* [to][from] */
 };
 
@@ -135,6 +139,37 @@ static inline uint8_t source_of(const struct state *n, int slot, int half,
 
 void emit(struct at *at, const struct state *next, enum name what, int a, int b,
           int c);
+
+/* model_hosts.c: what differs where ranks are on two hosts. */
+
+static inline bool far(const struct model *m, int a, int b)
+{
+	return m->hosts && (a == 0) != (b == 0);
+}
+
+/* First rank of the host of r, and the other rank of it; r: there is none. */
+static inline int first_of(int r)
+{
+	return r != 0;
+}
+static inline int mate_of(int r)
+{
+	return r == 0 ? 0 : 3 - r;
+}
+
+/* Where a row from a far rank lands on the host of `to`; -1: nowhere. */
+int landing(const struct model *m, int plan, int from, int to);
+/* Rows that have landed with the mate of a rank. */
+int rows_at_mate(const struct model *m, int plan, int rank);
+/* Sums that another host sends to a rank. */
+int host_rows(const struct model *m, int plan, int rank);
+/* A far row of dispatch is there: who of the host learns it next? */
+void land(const struct model *m, struct state *n, int slot, int epoch, int to,
+          int from);
+/* The part for a far rank's token, and the sum when it is the last one. */
+void add_part(struct at *at, struct state *n, const struct thread *t, int to);
+void post(const struct at *at, struct state *n, const struct thread *t,
+          enum kind kind, int to);
 
 /* Is a rank through with all its slots? */
 bool gone(const struct model *m, const struct state *n, int rank);

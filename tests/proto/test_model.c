@@ -81,6 +81,30 @@ static struct model three_ranks(void)
 	return m;
 }
 
+/* To one of two ranks of another host, to both, back, and all. */
+static const uint32_t host_some[] = {
+	0,
+	TOKEN(0, 2, ROW_KEPT),
+	TOKEN(0, 1, ROW_KEPT) | TOKEN(0, 2, ROW_KEPT),
+	TOKEN(0, 1, ROW_DROPPED) | TOKEN(0, 2, ROW_KEPT) |
+		TOKEN(1, 0, ROW_KEPT),
+	TOKEN(1, 0, ROW_KEPT) | TOKEN(2, 0, ROW_KEPT) | TOKEN(1, 2, ROW_KEPT),
+	PAIR(ROW_KEPT, ROW_KEPT) | TOKEN(0, 2, ROW_KEPT) |
+		TOKEN(1, 2, ROW_KEPT) | TOKEN(2, 0, ROW_KEPT) |
+		TOKEN(2, 1, ROW_KEPT),
+};
+enum { N_HOST_SOME = 6, TO_OTHER = 1, TO_BOTH = 2 };
+
+static struct model two_hosts(void)
+{
+	struct model m = three_ranks();
+
+	m.hosts = 1;
+	m.traffic = host_some;
+	m.n_traffic = N_HOST_SOME;
+	return m;
+}
+
 static struct model two_slots(int traffic)
 {
 	struct model m = two_ranks();
@@ -178,6 +202,39 @@ static void sleep_holds(void **state)
 	holds(&m, 1119574);
 }
 
+static void hosts_hold(void **state)
+{
+	struct model m = two_hosts();
+
+	(void)state;
+	holds(&m, 1705491);
+	m.traffic = &host_some[TO_OTHER];
+	m.n_traffic = 2;
+	m.n_epochs = 3;
+	holds(&m, 313275);
+	m = two_hosts();
+	m.traffic = &host_some[TO_BOTH];
+	m.n_traffic = 1;
+	m.always_combine = 1;
+	m.give_ups = 1;
+	holds(&m, 970137);
+}
+
+static void hosts_need_all(void **state)
+{
+	struct model m = two_hosts();
+
+	(void)state;
+	m.without = WITHOUT_FAN;
+	fails(&m, "dispatch_recv reads another row");
+	m.without = WITHOUT_ARRIVAL;
+	fails(&m, "combine_send adds another part");
+	m.without = WITHOUT_SECOND_HALF;
+	fails(&m, "dispatch_recv reads another table");
+	m.without = WITHOUT_BACK_FLAG;
+	fails(&m, "combine_recv reads another row");
+}
+
 static void half_is_needed(void **state)
 {
 	(void)state;
@@ -254,6 +311,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(three_ranks_hold),
 		cmocka_unit_test(two_slots_hold),
 		cmocka_unit_test(sleep_holds),
+		cmocka_unit_test(hosts_hold),
+		cmocka_unit_test(hosts_need_all),
 		cmocka_unit_test(half_is_needed),
 		cmocka_unit_test(flags_are_needed),
 		cmocka_unit_test(late_writes_are_waited_for),

@@ -18,6 +18,7 @@ static struct ferry_moe_stats example(void)
 	stats.n_dispatches = 12;
 	stats.wire_bytes_dispatch = 1ull << 40;
 	stats.wire_bytes_combine = 77;
+	stats.host_bytes_tables = 78;
 	stats.wait_ns_dispatch = 1500000001;
 	stats.hottest_slot = 5;
 	stats.hottest_rows = 99;
@@ -38,6 +39,8 @@ static void values_and_units(void **state)
 	                             "rank=\"2\",phase=\"dispatch\"} "
 	                             "1099511627776\n"));
 	assert_non_null(strstr(text, ",phase=\"combine\"} 77\n"));
+	assert_non_null(strstr(text, "ferry_host_bytes_total{channel=\"layer\","
+	                             "rank=\"2\",phase=\"tables\"} 78\n"));
 	assert_non_null(strstr(text, ",phase=\"dispatch\"} 1.500000001\n"));
 	assert_non_null(strstr(text, "ferry_hottest_expert_slot{channel="
 	                             "\"layer\",rank=\"2\"} 5\n"));
@@ -112,7 +115,7 @@ static void grammar(void **state)
 			n_samples++;
 		}
 	}
-	assert_int_equal(n_samples, 15);
+	assert_int_equal(n_samples, 18);
 }
 
 int main(void)

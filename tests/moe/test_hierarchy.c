@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What travels between hosts, in bytes: a row once for each token and host
+ * that wants it, and the tables. 2 hosts of 4 ranks; with the hierarchy off,
+ * which the option does, a row for each rank.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include <ferry/trace.h>
+
+#include "drive.h"
+#include "run_args.h"
+
+enum {
+	N_RANKS = 8,
+	PER_HOST = 4,
+	N_TOKENS = 128,
+	HIDDEN = 2048,
+	ROW_BYTES = 2 * HIDDEN,
+	N_STEPS = 1,
+};
+
+static struct ferry_moe_config config_of(void)
+{
+	struct ferry_moe_config c = FERRY_MOE_CONFIG_INIT;
+
+	c.max_tokens = N_TOKENS;
+	c.hidden = HIDDEN;
+	c.topk = 8;
+	c.n_experts = 64;
+	c.layout = FERRY_TOKEN;
+	return c;
+}
+
+/* Rows to other hosts: one per (token, host), and one per (token, rank). */
+struct bound {
+	uint64_t hosts, ranks;
+};
+
+static int32_t host_of(int32_t rank)
+{
+	return rank / PER_HOST;
+}
+
+/* What the batch in flight asks of this rank. */
+static void add_bound(const struct drive_op *op, int32_t self,
+                      struct bound *bound)
+{
+	bool to_host[N_TOKENS][N_RANKS / PER_HOST] = {{false}};
+
+	for (int32_t r = 0; r < N_RANKS; r++) {
+		bool to_rank[N_TOKENS] = {false};
+		const struct oracle_row *rows;
+		const int64_t n = oracle_rows(drive_oracle(op), r, &rows);
+
+		for (int64_t i = 0; i < n && host_of(r) != host_of(self); i++) {
+			if (rows[i].source != self)
+				continue;
+			bound->ranks += !to_rank[rows[i].token];
+			bound->hosts += !to_host[rows[i].token][host_of(r)];
+			to_rank[rows[i].token] = true;
+			to_host[rows[i].token][host_of(r)] = true;
+		}
+	}
+}
+
+static void run_step(struct drive *d, int i, struct bound *bound)
+{
+	struct drive_step step = {.from = FERRY_FROM_PACKED, .light = true};
+
+	step.spec.seed = run_args.seed + (uint64_t)i;
+	for (int32_t r = 0; r < N_RANKS; r++)
+		step.n_tokens[r] = N_TOKENS;
+	struct drive_op *op = drive_begin(d, 0, &step);
+
+	add_bound(op, d->rank, bound);
+	drive_dispatch_send(op);
+	drive_dispatch_recv(op);
+	drive_combine_send(op);
+	drive_combine_recv(op);
+	drive_end(op);
+}
+
+static struct ferry_moe_stats run_steps(struct rank *rank, struct bound *bound)
+{
+	const struct ferry_moe_config config = config_of();
+	struct ferry_moe_stats stats = FERRY_MOE_STATS_INIT;
+	struct drive *d = drive_open(rank, &config, NULL);
+
+	for (int i = 0; i < N_STEPS; i++)
+		run_step(d, i, bound);
+	RANKS_OK(ferry_moe_get_stats(d->moe, &stats));
+	/* 4 tables of a header and 8 slots a token for each dispatch */
+	RANKS_EQ(stats.host_bytes_tables,
+	         N_STEPS * PER_HOST * (128 + N_TOKENS * 8 * 4));
+	return stats;
+}
+
+static void once_per_host(struct rank *rank)
+{
+	struct bound bound = {0, 0};
+	const struct ferry_moe_stats stats = run_steps(rank, &bound);
+	const double least = (double)(bound.hosts * ROW_BYTES);
+
+	RANKS_EQ(stats.host_bytes_dispatch, bound.hosts * ROW_BYTES);
+	RANKS_CHECK(bound.ranks > 2 * bound.hosts);
+	RANKS_CHECK((double)(stats.host_bytes_dispatch +
+	                     stats.host_bytes_tables) <= 1.05 * least);
+	if (rank->rank == 0)
+		printf("# dispatch: %.3f of a row per token and host, with "
+		       "tables %.3f; without the hierarchy %.3f\n",
+		       (double)stats.host_bytes_dispatch / least,
+		       (double)(stats.host_bytes_dispatch +
+		                stats.host_bytes_tables) /
+		               least,
+		       (double)bound.ranks / (double)bound.hosts);
+}
+
+static void once_per_rank(struct rank *rank)
+{
+	struct bound bound = {0, 0};
+	const struct ferry_moe_stats stats = run_steps(rank, &bound);
+
+	RANKS_EQ(stats.host_bytes_dispatch, bound.ranks * ROW_BYTES);
+}
+
+static void bytes_between_hosts(void **state)
+{
+	struct ranks how = run_args_ranks(N_RANKS);
+
+	(void)state;
+	how.options = "RANKS_PER_HOST=4";
+	ranks_run(&how, once_per_host);
+	how.options = "RANKS_PER_HOST=4;HIERARCHY=off";
+	ranks_run(&how, once_per_rank);
+}
+
+/* One rank that does not want it is enough, so that all do the same. */
+static void configure_off(const struct rank *rank,
+                          struct ferry_world_config *config)
+{
+	if (rank->rank == 3)
+		config->options = "RANKS_PER_HOST=4;HIERARCHY=off";
+}
+
+static void all_or_none(void **state)
+{
+	struct ranks how = run_args_ranks(N_RANKS);
+
+	(void)state;
+	how.options = "RANKS_PER_HOST=4";
+	how.configure = configure_off;
+	ranks_run(&how, once_per_rank);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bytes_between_hosts),
+		cmocka_unit_test(all_or_none),
+	};
+
+	run_args_read(argc, argv);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
