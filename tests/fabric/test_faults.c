@@ -26,8 +26,6 @@ enum {
 	SLACK_MS = 1000, /* of a busy machine */
 	DEATH_MS = 1000,
 	GRACE_NS = 200000000,
-	LATE_MS = 40, /* a timeout with a grace of 10 ms */
-	N_LATE = 20,
 };
 
 static int32_t n_gpus;
@@ -354,15 +352,28 @@ static void test_content(void **state)
 	run(*state, (struct ranks){.n_ranks = 4}, "", content);
 }
 
+/* `n` times, rank 2 later by a step each time, up to past the grace. */
+struct late {
+	int32_t timeout_ms; /* 4 times the grace */
+	int n;
+	int64_t step_ms;
+};
+
+/* With an election nothing can go wrong, however slow the machine is. */
+static const struct late late_elected = {40, 20, 2};
+/* A rank must not be held up for a grace. */
+static const struct late late_in_turns = {800, 5, 50};
+
 /*
  * Rank 2 finds something while the others, who have waited the grace for it,
  * decide without it. All are slow to say so, which makes that moment long.
  */
 static void late(struct rank *rank)
 {
+	const struct late *how = rank->arg;
 	struct fault_board *board = rank->shared;
 
-	for (int i = 0; i < N_LATE; i++) {
+	for (int i = 0; i < how->n; i++) {
 		struct ferry_segment *s = fault_open_segment(rank);
 		const struct ferry_verdict mine = {
 			.status = FERRY_RANGE,
@@ -374,7 +385,7 @@ static void late(struct rank *rank)
 
 		RANKS_OK(ferry_world_barrier(rank->world));
 		if (rank->rank == 2)
-			fault_pause_ms(2 * i);
+			fault_pause_ms(how->step_ms * i);
 		RANKS_STATUS(ferry_segment_break(s, &mine, NULL), FERRY_RANGE);
 		board->roots[rank->rank] = s->error.root_rank;
 		RANKS_OK(ferry_world_barrier(rank->world));
@@ -386,7 +397,16 @@ static void late(struct rank *rank)
 
 static void test_late(void **state)
 {
-	run(*state, (struct ranks){.n_ranks = 3, .timeout_ms = LATE_MS},
+	const struct fault_setting *setting = *state;
+	struct late how =
+		strstr(setting->fabric, "wire") ? late_in_turns : late_elected;
+
+	run(setting,
+	    (struct ranks){
+		    .n_ranks = 3,
+		    .timeout_ms = how.timeout_ms,
+		    .arg = &how,
+	    },
 	    "delay:us=2000", late);
 }
 
