@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "../core/bits.h"
+#include "nearby.h"
 #include "segment.h"
 
 /* Text of a small file under /proc; empty when it cannot be read. */
@@ -88,8 +89,10 @@ static void read_cpus(struct ferry_place *place)
 	if (sched_getaffinity(0, sizeof(set), &set)) {
 		/* more CPUs than the set holds */
 		place->n_cpus = (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
+		place->numa = -1;
 		return;
 	}
+	place->numa = ferry_nearby_node("/sys", &set);
 	place->n_cpus = CPU_COUNT(&set);
 	for (size_t i = 0; i < sizeof(set); i++)
 		place->cpus = hash_u64(place->cpus, bytes[i]);
@@ -191,6 +194,24 @@ int32_t ferry_place_gpu_ranks(const struct ferry_place *places, int32_t n,
 	for (int32_t i = 0; i < n; i++)
 		ranks += ferry_place_same_gpu(&places[i], &places[rank]);
 	return ranks;
+}
+
+int32_t ferry_place_nic(const struct ferry_world *world, const char *gpu,
+                        const char *const *pci, int32_t n)
+{
+	const struct ferry_place *places = world->places;
+	const struct ferry_place *own = &places[world->rank];
+	struct ferry_seat seat = {.gpu = gpu};
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	if (sched_getaffinity(0, sizeof(cpus), &cpus))
+		CPU_ZERO(&cpus); /* near none */
+	seat.cpus = &cpus;
+	for (int32_t r = 0; r < world->rank; r++)
+		seat.ordinal += ferry_place_same_machine(&places[r], own) &&
+		                places[r].numa == own->numa;
+	return ferry_nearby_nic("/sys", pci, n, &seat);
 }
 
 /* Whole cores that the control group grants; INT32_MAX without a limit. */

@@ -22,6 +22,7 @@ struct ferry_place {
 	uint64_t abi;    /* hash of wire structs: must be equal */
 	uint64_t cpus;   /* hash of the set of CPUs that it may use */
 	int32_t n_cpus;  /* of that set */
+	int32_t numa;    /* node that has them all, -1: none, or not known */
 	int32_t device;  /* enum ferry_device that it asks for */
 	uint8_t gpu[FERRY_GPU_UUID_BYTES]; /* zero: none */
 };

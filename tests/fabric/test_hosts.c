@@ -109,26 +109,31 @@ static void test_names(void **state)
 }
 
 struct refusal {
-	enum ranks_kind kind;
 	const char *fabric;
 	const char *options;
-	enum ferry_status status;
 	const char *text;
+	enum ranks_kind kind;
+	enum ferry_status status;
 };
 
 static const struct refusal refusals[] = {
-	{RANKS_THREADS, "local", "RANKS_PER_HOST=1", FERRY_UNSUPPORTED,
+	{"local", "RANKS_PER_HOST=1",
          "fabric local: ranks are on 2 hosts of one machine, says FERRY_HOST "
-         "or FERRY_RANKS_PER_HOST"},
-	{RANKS_PROCESSES, "shm", "RANKS_PER_HOST=1", FERRY_UNSUPPORTED,
+         "or FERRY_RANKS_PER_HOST",
+         RANKS_THREADS, FERRY_UNSUPPORTED},
+	{"shm", "RANKS_PER_HOST=1",
          "fabric shm: ranks are on 2 hosts of one machine, says FERRY_HOST or "
-         "FERRY_RANKS_PER_HOST"},
-	{RANKS_THREADS, "shm", "RANKS_PER_HOST=-1", FERRY_INVAL,
-         "world_open: FERRY_RANKS_PER_HOST is -1, allowed are 0.."},
-	{RANKS_PROCESSES, "wire", "RANKS_PER_HOST=-2", FERRY_INVAL,
-         "RANKS_PER_HOST is '-2', allowed is a whole number"},
-	{RANKS_THREADS, "wire", "RANKS_PER_HOST=two", FERRY_INVAL,
-         "RANKS_PER_HOST is 'two', allowed is a whole number"},
+         "FERRY_RANKS_PER_HOST",
+         RANKS_PROCESSES, FERRY_UNSUPPORTED},
+	{"shm", "RANKS_PER_HOST=-1",
+         "world_open: FERRY_RANKS_PER_HOST is -1, allowed are 0..",
+         RANKS_THREADS, FERRY_INVAL},
+	{"wire", "RANKS_PER_HOST=-2",
+         "RANKS_PER_HOST is '-2', allowed is a whole number", RANKS_PROCESSES,
+         FERRY_INVAL},
+	{"wire", "RANKS_PER_HOST=two",
+         "RANKS_PER_HOST is 'two', allowed is a whole number", RANKS_THREADS,
+         FERRY_INVAL},
 };
 
 static void refused(struct rank *rank)
