@@ -14,7 +14,7 @@
 const struct lab_setting lab_settings[] = {
 	{"local", "local", RANKS_THREADS, ""},
 	{"shm", "shm", RANKS_PROCESSES, ""},
-	{"wire threads", "wire", RANKS_THREADS, ""},
+	{"hosts of 2", "shm+wire", RANKS_THREADS, "RANKS_PER_HOST=2"},
 	{"wire processes", "wire", RANKS_PROCESSES, "WIRE_DELAY_US=200"},
 	{"reorder", "shm", RANKS_PROCESSES, "FAULT=reorder"},
 	{NULL, NULL, RANKS_THREADS, NULL},

@@ -12,6 +12,7 @@ const struct lab_setting lab_settings[LAB_N_SETTINGS] = {
 	{"shm", "shm", RANKS_PROCESSES, ""},
 	{"wire threads", "wire", RANKS_THREADS, "WIRE_DELAY_US=0;WIRE_SEED=7"},
 	{"wire", "wire", RANKS_PROCESSES, "WIRE_SEED=3"},
+	{"hosts of 2", "shm+wire", RANKS_PROCESSES, "RANKS_PER_HOST=2"},
 	{"trace", "trace:shm", RANKS_PROCESSES, ""},
 };
 

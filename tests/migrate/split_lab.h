@@ -23,7 +23,7 @@ struct lab_setting {
 	const char *options;
 };
 
-enum { LAB_N_SETTINGS = 6 };
+enum { LAB_N_SETTINGS = 7 };
 extern const struct lab_setting lab_settings[LAB_N_SETTINGS];
 
 /* One setting, with faults besides ("" for none). */

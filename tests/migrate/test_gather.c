@@ -38,7 +38,7 @@ static const struct setting settings[] = {
 	{"local", "local", RANKS_THREADS, ""},
 	{"shm threads", "shm", RANKS_THREADS, "SPIN_US=0"},
 	{"shm", "shm", RANKS_PROCESSES, ""},
-	{"wire threads", "wire", RANKS_THREADS, ""},
+	{"hosts of 2", "shm+wire", RANKS_THREADS, "RANKS_PER_HOST=2"},
 	{"wire at once", "wire", RANKS_THREADS, "WIRE_DELAY_US=0;WIRE_SEED=7"},
 	{"wire", "wire", RANKS_PROCESSES, "WIRE_SEED=3"},
 	{"trace", "trace:shm", RANKS_PROCESSES, ""},

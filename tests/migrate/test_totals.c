@@ -34,6 +34,7 @@ static const struct setting settings[] = {
 	{"local", "local", RANKS_THREADS, ""},
 	{"shm", "shm", RANKS_PROCESSES, ""},
 	{"wire", "wire", RANKS_PROCESSES, "WIRE_SEED=3"},
+	{"hosts of 2", "shm+wire", RANKS_PROCESSES, "RANKS_PER_HOST=2"},
 	{"wire threads", "wire", RANKS_THREADS, "FAULT=reorder"},
 };
 
