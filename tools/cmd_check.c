@@ -128,15 +128,31 @@ static void test_fabric(struct check_run *run, const struct crew *crew)
 		fputs("\r\033[K", stderr);
 }
 
+/* Why a fabric is left out of those that are all tried; "": it is not. */
+static const char *why_not(const struct check_run *run,
+                           const struct ferry_fabric_info *fabric)
+{
+	const char *per_host = getenv("FERRY_RANKS_PER_HOST");
+	const long long n = per_host ? strtoll(per_host, NULL, 10) : 0;
+
+	if (fabric->score <= 0)
+		return fabric->reason;
+	if (!strcmp(fabric->name, "p2p") || !strcmp(fabric->name, "nvshmem"))
+		return "for --device cuda";
+	if (n > 0 && n < run->options->ranks &&
+	    (!strcmp(fabric->name, "local") || !strcmp(fabric->name, "shm")))
+		return "for one host, FERRY_RANKS_PER_HOST makes several";
+	return "";
+}
+
 static void test_all(struct check_run *run, struct crew *crew)
 {
 	struct ferry_fabric_info fabric = FERRY_FABRIC_INFO_INIT;
 
 	for (int i = 0; i < FABRICS_MAX && ferry_fabric_get(i, &fabric); i++) {
-		const bool for_gpus = !strcmp(fabric.name, "p2p") ||
-		                      !strcmp(fabric.name, "nvshmem");
+		const char *reason = why_not(run, &fabric);
 
-		if (fabric.score > 0 && !for_gpus) {
+		if (!reason[0]) {
 			fabric_choose(&command, fabric.name, crew);
 			test_fabric(run, crew);
 			continue;
@@ -144,9 +160,7 @@ static void test_all(struct check_run *run, struct crew *crew)
 		struct check_line *line = &run->lines[run->n_lines++];
 
 		snprintf(line->fabric, sizeof(line->fabric), "%s", fabric.name);
-		snprintf(line->skipped, sizeof(line->skipped), "%s",
-		         fabric.score > 0 ? "for --device cuda"
-		                          : fabric.reason);
+		snprintf(line->skipped, sizeof(line->skipped), "%s", reason);
 	}
 }
 

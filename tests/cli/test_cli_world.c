@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ferry info --world in jobs of one host and of several pretended ones. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli_cmocka.h"
@@ -114,6 +115,22 @@ static void test_text(void **state)
 	program_free(&p);
 }
 
+/* Those that are for one host are left out, and say so. */
+static void test_check_of_hosts(void **state)
+{
+	(void)state;
+	assert_int_equal(setenv("FERRY_RANKS_PER_HOST", "2", 1), 0);
+	struct program p = program_run("check --ranks 3 --seconds 0");
+
+	assert_int_equal(unsetenv("FERRY_RANKS_PER_HOST"), 0);
+	assert_int_equal(p.status, 0);
+	assert_contains(p.out, "\nshm        skipped: for one host, "
+	                       "FERRY_RANKS_PER_HOST makes several\n");
+	assert_contains(p.out, "\nshm+wire   ok ");
+	assert_contains(p.out, "\n# 0 wrong\n");
+	program_free(&p);
+}
+
 static void test_refused(void **state)
 {
 	struct program p = run("-n 2 --ranks-per-host 1", "-f shm");
@@ -131,8 +148,11 @@ static void test_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_alone),   cmocka_unit_test(test_one_host),
-		cmocka_unit_test(test_hosts),   cmocka_unit_test(test_text),
+		cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_one_host),
+		cmocka_unit_test(test_hosts),
+		cmocka_unit_test(test_text),
+		cmocka_unit_test(test_check_of_hosts),
 		cmocka_unit_test(test_refused),
 	};
 
