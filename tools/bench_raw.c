@@ -2,8 +2,11 @@
 /*
  * See bench_raw.h. A step is a dispatch and a combine: every rank puts its
  * table and its rows for each peer, waits for what peers put, and until its
- * own rows have been read. Signal p * n_ranks + r is raised by rank r in phase
- * p. No rank is more than a step ahead: it waits for what the others put.
+ * own rows have been read. Rows lie behind each other where they come from, as
+ * in a channel's stage, and go to where a channel's window has them: row
+ * [source][token] of dispatch, back[token][j] of combine. Signal p * n_ranks +
+ * r is raised by rank r in phase p. No rank is more than a step ahead: it waits
+ * for what the others put.
  */
 #include "bench_raw.h"
 
@@ -42,8 +45,12 @@ struct raw_rank {
 	struct ferry_segment *segment;
 	uint8_t *base;
 	size_t table_bytes, row_bytes[N_PHASES];
-	int64_t *rows[N_PHASES]; /* [source][destination] */
-	size_t area;             /* of one peer: its table and most rows */
+	size_t room[N_PHASES]; /* of one source's rows; of all that come back */
+	size_t stage;          /* where own rows are */
+	int32_t *ids;          /* [n_ranks][tokens][topk] */
+	size_t *to[N_PHASES];  /* [n_ranks][most rows] where own rows go */
+	int64_t most;
+	int64_t *n_rows[N_PHASES]; /* [source][destination] */
 	size_t max_put;
 	uint64_t *seen;                /* [N_PHASES][n_ranks] */
 	struct ferry_wait_item *items; /* [n_ranks] */
@@ -52,44 +59,126 @@ struct raw_rank {
 static int64_t *rows_of(const struct raw_rank *r, int phase, int32_t source,
                         int32_t destination)
 {
-	return &r->rows[phase][source * r->c->n_ranks + destination];
+	return &r->n_rows[phase][source * r->c->n_ranks + destination];
 }
 
-/* Choices of one token on one rank. */
-static int32_t choices_on(const struct bench_case *c, const int32_t *ids,
-                          int32_t rank)
+static const int32_t *ids_of(const struct raw_rank *r, int32_t rank,
+                             int32_t token)
+{
+	return r->ids + ((size_t)rank * (size_t)r->c->tokens + (size_t)token) *
+	                        (size_t)r->c->topk;
+}
+
+static bool serves(const struct raw_rank *r, const int32_t *ids, int32_t rank)
+{
+	for (int32_t k = 0; k < r->c->topk; k++)
+		if (ids[k] >= 0 && bench_owner(r->c, ids[k]) == rank)
+			return true;
+	return false;
+}
+
+/* Rank `rank` among those that serve a token, without the token's own. */
+static int32_t ordinal(const struct raw_rank *r, const int32_t *ids,
+                       int32_t rank, int32_t own)
 {
 	int32_t n = 0;
 
-	for (int32_t k = 0; k < c->topk; k++)
-		n += ids[k] >= 0 && bench_owner(c, ids[k]) == rank;
+	for (int32_t s = 0; s < rank; s++)
+		n += s != own && serves(r, ids, s);
 	return n;
 }
 
-static void count_rows(struct raw_rank *r)
+/* Rows that may come back for a token. */
+static int32_t back_rows(const struct bench_case *c)
+{
+	return c->combine == FERRY_EXACT || c->topk < c->n_ranks
+	               ? c->topk
+	               : c->n_ranks - 1;
+}
+
+/* One token's rows of a rank's dispatch or, from there back, of combine. */
+static int64_t list_token(const struct raw_rank *r, int phase, int32_t owner,
+                          int32_t expert_rank, int32_t token, size_t *to)
+{
+	const struct bench_case *c = r->c;
+	const int32_t *ids = ids_of(r, owner, token);
+	const size_t row = r->row_bytes[phase];
+	const size_t first = (size_t)token * (size_t)back_rows(c);
+	int64_t n = 0;
+
+	if (!serves(r, ids, expert_rank))
+		return 0;
+	if (phase == BENCH_DISPATCH) {
+		to[n++] = (size_t)owner * r->room[BENCH_DISPATCH] +
+		          r->table_bytes + (size_t)token * row;
+		return n;
+	}
+	if (c->combine != FERRY_EXACT) {
+		to[n++] =
+			(first + (size_t)ordinal(r, ids, expert_rank, owner)) *
+			row;
+		return n;
+	}
+	for (int32_t k = 0; k < c->topk; k++)
+		if (ids[k] >= 0 && bench_owner(c, ids[k]) == expert_rank)
+			to[n++] = (first + (size_t)k) * row;
+	return n;
+}
+
+/* Where the rows from source to destination go, in their order; how many. */
+static int64_t list_rows(const struct raw_rank *r, int phase, int32_t source,
+                         int32_t destination, size_t *to)
+{
+	const bool there = phase == BENCH_DISPATCH;
+	const int32_t owner = there ? source : destination;
+	int64_t n = 0;
+
+	for (int32_t t = 0; t < bench_tokens(r->c, owner); t++) {
+		size_t some[64]; /* topk at most */
+		const int64_t m = list_token(
+			r, phase, owner, there ? destination : source, t, some);
+
+		for (int64_t i = 0; to && i < m; i++)
+			to[n + i] = some[i];
+		n += m;
+	}
+	return n;
+}
+
+static void make_routing(struct raw_rank *r)
 {
 	const struct bench_case *c = r->c;
 	const size_t n = (size_t)c->tokens * (size_t)c->topk;
-	int32_t *ids = alloc_or_exit(n, sizeof(*ids));
 	float *weights = alloc_or_exit(n, sizeof(*weights));
 
-	for (int32_t a = 0; a < c->n_ranks; a++) {
-		bench_make_routing(c, a, BENCH_TIMED_STEP, ids, weights);
-		for (int32_t t = 0; t < bench_tokens(c, a); t++)
-			for (int32_t b = 0; b < c->n_ranks; b++) {
-				const int32_t k = choices_on(
-					c, ids + (size_t)t * (size_t)c->topk,
-					b);
-
-				if (a == b || k == 0)
-					continue;
-				++*rows_of(r, BENCH_DISPATCH, a, b);
-				*rows_of(r, BENCH_COMBINE, b, a) +=
-					c->combine == FERRY_EXACT ? k : 1;
-			}
-	}
-	free(ids);
+	r->ids = alloc_or_exit((size_t)c->n_ranks * n, sizeof(*r->ids));
+	for (int32_t a = 0; a < c->n_ranks; a++)
+		bench_make_routing(c, a, BENCH_TIMED_STEP,
+		                   r->ids + (size_t)a * n, weights);
 	free(weights);
+}
+
+static void list_all(struct raw_rank *r)
+{
+	const int32_t n = r->c->n_ranks;
+
+	for (int p = 0; p < N_PHASES; p++)
+		for (int32_t i = 0; i < n * n; i++) {
+			if (i / n != i % n)
+				r->n_rows[p][i] =
+					list_rows(r, p, i / n, i % n, NULL);
+			if (r->n_rows[p][i] > r->most)
+				r->most = r->n_rows[p][i];
+		}
+	for (int p = 0; p < N_PHASES; p++) {
+		r->to[p] = alloc_or_exit((size_t)n * (size_t)r->most,
+		                         sizeof(*r->to[p]));
+		for (int32_t peer = 0; peer < n; peer++)
+			if (peer != r->me->rank)
+				list_rows(r, p, r->me->rank, peer,
+				          r->to[p] + (size_t)peer *
+				                             (size_t)r->most);
+	}
 }
 
 static void size_up(struct raw_rank *r)
@@ -97,39 +186,25 @@ static void size_up(struct raw_rank *r)
 	const struct bench_case *c = r->c;
 	const size_t scales = (size_t)bench_scales(c) * sizeof(float);
 	const size_t row = bench_row_bytes(c);
-	size_t most = 0;
+	const size_t tokens = (size_t)c->tokens;
 
 	r->row_bytes[BENCH_DISPATCH] =
 		scales ? round_up(row, SCALE_ALIGN) + scales : row;
 	r->row_bytes[BENCH_COMBINE] = (size_t)c->hidden * 2;
 	r->table_bytes = ferry_table_bytes(c->tokens, c->topk,
 	                                   c->combine != FERRY_EXACT);
-	for (int p = 0; p < N_PHASES; p++)
-		for (int32_t i = 0; i < c->n_ranks * c->n_ranks; i++) {
-			const size_t bytes =
-				(size_t)r->rows[p][i] * r->row_bytes[p];
-
-			most = bytes > most ? bytes : most;
-		}
-	r->area = round_up(most + r->table_bytes, 4096);
+	r->room[BENCH_DISPATCH] = round_up(
+		r->table_bytes + tokens * r->row_bytes[BENCH_DISPATCH], 4096);
+	r->room[BENCH_COMBINE] =
+		tokens * (size_t)back_rows(c) * r->row_bytes[BENCH_COMBINE];
 }
 
-/* In own memory: what comes from each rank, then what goes to each. */
-static size_t in_area(const struct raw_rank *r, int32_t source)
+static uint8_t pattern(int32_t from, size_t i)
 {
-	return (size_t)source * r->area;
+	return (uint8_t)((size_t)(from * 31 + 1) + i * 131 + (i >> 8));
 }
 
-static size_t out_area(const struct raw_rank *r, int32_t peer)
-{
-	return (size_t)(r->c->n_ranks + peer) * r->area;
-}
-
-static uint8_t pattern(int32_t from, int32_t to, size_t i)
-{
-	return (uint8_t)((size_t)(from * 31 + to * 7 + 1) + i * 131 + (i >> 8));
-}
-
+/* In own memory: what comes, by phase; then a stage, which all peers get. */
 static bool raw_open(struct raw_rank *r, const struct crew_member *me,
                      const struct bench_case *c, struct ferry_world *world)
 {
@@ -142,21 +217,27 @@ static bool raw_open(struct raw_rank *r, const struct crew_member *me,
 		.items = alloc_or_exit(n, sizeof(*r->items)),
 	};
 	for (int p = 0; p < N_PHASES; p++)
-		r->rows[p] = alloc_or_exit(n * n, sizeof(*r->rows[p]));
-	count_rows(r);
+		r->n_rows[p] = alloc_or_exit(n * n, sizeof(*r->n_rows[p]));
 	size_up(r);
+	make_routing(r);
+	list_all(r);
+	const size_t row =
+		r->row_bytes[BENCH_DISPATCH] > r->row_bytes[BENCH_COMBINE]
+			? r->row_bytes[BENCH_DISPATCH]
+			: r->row_bytes[BENCH_COMBINE];
+	const size_t stage_bytes = r->table_bytes + (size_t)r->most * row;
+
+	r->stage = n * r->room[BENCH_DISPATCH] + r->room[BENCH_COMBINE];
 	if (!crew_good(me,
-	               ferry_segment_open(world, 2 * n * r->area,
+	               ferry_segment_open(world, r->stage + stage_bytes,
 	                                  (uint32_t)(N_PHASES * n),
 	                                  &r->segment),
 	               "opening a segment"))
 		return false;
 	r->base = ferry_segment_base(r->segment);
 	r->max_put = ferry_segment_max_put(r->segment);
-	for (int32_t peer = 0; peer < c->n_ranks; peer++)
-		for (size_t i = 0; i < r->area; i++)
-			r->base[out_area(r, peer) + i] =
-				pattern(me->rank, peer, i);
+	for (size_t i = 0; i < stage_bytes; i++)
+		r->base[r->stage + i] = pattern(me->rank, i);
 	return true;
 }
 
@@ -165,8 +246,11 @@ static void raw_close(struct raw_rank *r)
 	ferry_segment_close(r->segment);
 	free(r->seen);
 	free(r->items);
-	for (int p = 0; p < N_PHASES; p++)
-		free(r->rows[p]);
+	free(r->ids);
+	for (int p = 0; p < N_PHASES; p++) {
+		free(r->n_rows[p]);
+		free(r->to[p]);
+	}
 }
 
 static uint64_t pieces_of(const struct raw_rank *r, size_t bytes)
@@ -174,19 +258,27 @@ static uint64_t pieces_of(const struct raw_rank *r, size_t bytes)
 	return bytes ? (bytes - 1) / r->max_put + 1 : 0;
 }
 
-/* `bytes` at `at` of the areas, one row or table, in pieces. */
+/* Where a phase's rows begin in everybody's memory. */
+static size_t phase_at(const struct raw_rank *r, int phase)
+{
+	return phase == BENCH_DISPATCH
+	               ? 0
+	               : (size_t)r->c->n_ranks * r->room[BENCH_DISPATCH];
+}
+
+/* `bytes` from `from` of the stage, one row or table, in pieces. */
 static enum ferry_status put_row(struct raw_rank *r, int phase, int32_t peer,
-                                 size_t at, size_t bytes)
+                                 size_t to, size_t from, size_t bytes)
 {
 	const uint32_t signal = (uint32_t)(phase * r->c->n_ranks + r->me->rank);
-	const size_t to = in_area(r, r->me->rank) + at;
-	const uint8_t *from = r->base + out_area(r, peer) + at;
 
+	to += phase_at(r, phase);
+	from += r->stage;
 	for (size_t done = 0; done < bytes; done += r->max_put) {
 		const size_t left = bytes - done;
 
 		FERRY_TRY(ferry_segment_put(
-			r->segment, peer, to + done, from + done,
+			r->segment, peer, to + done, r->base + from + done,
 			left < r->max_put ? left : r->max_put, signal));
 	}
 	return FERRY_OK;
@@ -195,14 +287,16 @@ static enum ferry_status put_row(struct raw_rank *r, int phase, int32_t peer,
 static enum ferry_status put_peer(struct raw_rank *r, int phase, int32_t peer)
 {
 	const int64_t n = *rows_of(r, phase, r->me->rank, peer);
-	size_t at = 0;
+	const size_t *to = r->to[phase] + (size_t)peer * (size_t)r->most;
+	const size_t row = r->row_bytes[phase];
 
-	if (phase == BENCH_DISPATCH) {
-		FERRY_TRY(put_row(r, phase, peer, 0, r->table_bytes));
-		at = r->table_bytes;
-	}
-	for (int64_t i = 0; i < n; i++, at += r->row_bytes[phase])
-		FERRY_TRY(put_row(r, phase, peer, at, r->row_bytes[phase]));
+	if (phase == BENCH_DISPATCH)
+		FERRY_TRY(put_row(r, phase, peer,
+		                  (size_t)r->me->rank * r->room[BENCH_DISPATCH],
+		                  0, r->table_bytes));
+	for (int64_t i = 0; i < n; i++)
+		FERRY_TRY(put_row(r, phase, peer, to[i],
+		                  r->table_bytes + (size_t)i * row, row));
 	return FERRY_OK;
 }
 
@@ -259,26 +353,32 @@ static bool step(struct raw_rank *r, uint64_t ns[BENCH_N_PHASES])
 	return true;
 }
 
-/* What the last combine left; dispatch before it is checked by its rest. */
+/* What the last step has left, row by row. */
+static int64_t wrong_rows(const struct raw_rank *r, int phase, int32_t source,
+                          size_t *to)
+{
+	const int64_t n = list_rows(r, phase, source, r->me->rank, to);
+	const size_t row = r->row_bytes[phase];
+	int64_t wrong = 0;
+
+	for (int64_t k = 0; k < n; k++) {
+		const uint8_t *got = r->base + phase_at(r, phase) + to[k];
+		const size_t from = r->table_bytes + (size_t)k * row;
+
+		for (size_t i = 0; i < row; i++)
+			wrong += got[i] != pattern(source, from + i);
+	}
+	return wrong;
+}
+
 static void count_wrong(const struct raw_rank *r, struct raw_tally *tally)
 {
-	for (int32_t source = 0; source < r->c->n_ranks; source++) {
-		const size_t back = (size_t)*rows_of(r, BENCH_COMBINE, source,
-		                                     r->me->rank) *
-		                    r->row_bytes[BENCH_COMBINE];
-		const size_t there = (size_t)*rows_of(r, BENCH_DISPATCH, source,
-		                                      r->me->rank) *
-		                             r->row_bytes[BENCH_DISPATCH] +
-		                     r->table_bytes;
-		const uint8_t *got = r->base + in_area(r, source);
+	size_t *to = alloc_or_exit((size_t)r->most, sizeof(*to));
 
-		if (source == r->me->rank)
-			continue;
-		for (size_t i = 0; i < (there > back ? there : back); i++)
-			tally->wrong[i < back ? BENCH_COMBINE
-			                      : BENCH_DISPATCH] +=
-				got[i] != pattern(source, r->me->rank, i);
-	}
+	for (int32_t source = 0; source < r->c->n_ranks; source++)
+		for (int p = 0; source != r->me->rank && p < N_PHASES; p++)
+			tally->wrong[p] += wrong_rows(r, p, source, to);
+	free(to);
 }
 
 /* As Ferry's statistics count them: without padding and tables. */
