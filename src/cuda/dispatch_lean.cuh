@@ -99,8 +99,10 @@ struct lean_shared {
 	uint32_t bad_slots; /* ranks that named a slot that does not exist */
 	uint32_t bad_rank;  /* lowest one without room */
 	uint32_t n_rows;
-	/* Of each rank: lines that must come and entries; 0 lines: unknown. */
-	uint32_t table_lines[LEAN_RANKS], n[LEAN_RANKS];
+	/* Of each rank: lines that must come, and in the upper half entries,
+	 * so that who sees the one has the other. 0: nothing is known yet. */
+	uint64_t tables[LEAN_RANKS];
+	uint32_t n[LEAN_RANKS]; /* entries, for who comes behind a barrier */
 	uint32_t sums[LEAN_WARPS];
 	struct ferry_table heads[LEAN_RANKS];
 	struct wait waits[LEAN_WARPS];

@@ -46,7 +46,7 @@ static __device__ __forceinline__ void clear_shared(const struct lean *l)
 	     s += LEAN_THREADS)
 		lean_counts(l)[s] = 0;
 	if (l->thread < LEAN_RANKS)
-		l->shared->table_lines[l->thread] = 0;
+		l->shared->tables[l->thread] = 0;
 	if (l->thread == LEAN_READER) {
 		l->shared->bad = LEAN_NOTHING;
 		l->shared->odd = 0;

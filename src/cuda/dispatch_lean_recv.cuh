@@ -10,12 +10,11 @@
 
 /*
  * A header, without its last 8 bytes, which are reserved. By one team; others
- * look at table_lines, which leaves 0 once, by an exchange.
+ * look at its word of `tables`, which leaves 0 once, by an exchange.
  */
 static __device__ __forceinline__ void
 keep_head(const struct lean *l, uint32_t rank, uint64_t a, uint64_t b)
 {
-	volatile struct lean_shared *shared = l->shared;
 	const struct ferry_cuda_channel *ch = l->ch;
 	uint64_t *to = (uint64_t *)&l->shared->heads[rank] + l->team_lane * 2;
 	const uint32_t team = 0xffu << (l->lane & 24);
@@ -35,18 +34,19 @@ keep_head(const struct lean *l, uint32_t rank, uint64_t a, uint64_t b)
 	if (!good || t->mark_status || t->hidden != l->d->in.hidden ||
 	    t->placement_hash != l->d->placement.hash)
 		atomicOr(&l->shared->odd, LEAN_LOOK);
-	shared->n[rank] = n;
-	fence_acq_rel_cta();
-	atomicExch(&l->shared->table_lines[rank],
-	           ((uint32_t)sizeof(*t) + n * 4 + LINE_DATA - 1) / LINE_DATA);
+	const uint32_t n_lines =
+		((uint32_t)sizeof(*t) + n * 4 + LINE_DATA - 1) / LINE_DATA;
+
+	l->shared->n[rank] = n;
+	atomicExch((unsigned long long *)&l->shared->tables[rank],
+	           (unsigned long long)n << 32 | n_lines);
 }
 
-/* Two neighbouring entries of a table. */
-static __device__ __forceinline__ void
-keep_pair(const struct lean *l, uint32_t rank, uint32_t at, uint64_t pair)
+/* Two neighbouring entries of a table of n. */
+static __device__ __forceinline__ void keep_pair(const struct lean *l,
+                                                 uint32_t rank, uint32_t n,
+                                                 uint32_t at, uint64_t pair)
 {
-	const volatile struct lean_shared *shared = l->shared;
-	const uint32_t n = shared->n[rank]; /* behind table_lines */
 	uint32_t kept = 0;
 
 	if (at >= n)
@@ -67,9 +67,9 @@ keep_pair(const struct lean *l, uint32_t rank, uint32_t at, uint64_t pair)
 	*(uint32_t *)(lean_entries(l, rank) + at) = kept;
 }
 
-/* This lane's share of line `line` > 0 of a table. */
+/* This lane's share of line `line` > 0 of a table of n entries. */
 static __device__ __forceinline__ void keep_entries(const struct lean *l,
-                                                    uint32_t rank,
+                                                    uint32_t rank, uint32_t n,
                                                     uint32_t line, uint64_t a,
                                                     uint64_t b)
 {
@@ -77,9 +77,9 @@ static __device__ __forceinline__ void keep_entries(const struct lean *l,
 	                    (uint32_t)sizeof(struct ferry_table) / 4;
 
 	/* Before the first entry, `at` is huge. */
-	keep_pair(l, rank, at, a);
+	keep_pair(l, rank, n, at, a);
 	if (l->team_lane != 7)
-		keep_pair(l, rank, at + 2, b);
+		keep_pair(l, rank, n, at + 2, b);
 }
 
 /* Rows of peers: this lane's share of line 0. */
@@ -178,7 +178,8 @@ receive_tables(const struct lean *l, uint32_t likely, struct lean_guess *g)
 		uint64_t a = 0, b = 0;
 
 		for (;;) {
-			const uint32_t known = shared->table_lines[rank];
+			const uint64_t table = shared->tables[rank];
+			const uint32_t known = (uint32_t)table;
 			const bool looks =
 				wanted && !is_here &&
 				(known ? line < known : line < likely);
@@ -196,7 +197,8 @@ receive_tables(const struct lean *l, uint32_t likely, struct lean_guess *g)
 				keep_head(l, rank, a, b);
 				wanted = false;
 			} else if (wanted && is_here && known) {
-				keep_entries(l, rank, line, a, b);
+				keep_entries(l, rank, (uint32_t)(table >> 32),
+				             line, a, b);
 				wanted = false;
 			}
 			/* The rank of a lane that waits. */

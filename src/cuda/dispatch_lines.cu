@@ -104,7 +104,7 @@ static __device__ __forceinline__ void clear_shared(const struct lines *l)
 		l->shared->n_wanted = 0;
 	}
 	if (l->thread < (uint32_t)l->ch->n_ranks)
-		l->shared->table_lines[l->thread] = 0;
+		l->shared->tables[l->thread] = 0;
 	__syncthreads();
 }
 

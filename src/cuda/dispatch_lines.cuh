@@ -109,10 +109,10 @@ struct lines_shared {
 	uint32_t refusal;  /* first reason to refuse the tables, in order */
 	uint32_t bad_rank; /* lowest one without room */
 	uint32_t n_rows, n_wanted;
-	/* Of each table that has begun to arrive: its entries, and its lines
-	 * that are received here; 0 lines: nothing is known yet. */
-	uint32_t table_n[FERRY_CUDA_MAX_RANKS];
-	uint32_t table_lines[FERRY_CUDA_MAX_RANKS];
+	/* Of each table that has begun to arrive: its lines that are received
+	 * here, and in the upper half its entries, so that who sees the one
+	 * has the other. 0: nothing is known yet. */
+	uint64_t tables[FERRY_CUDA_MAX_RANKS];
 	uint32_t sums[LINES_WARPS];
 	struct wait waits[LINES_WARPS];
 	struct lines_unit units[LINES_UNITS]; /* at hand, and */

@@ -85,14 +85,13 @@ static __device__ __forceinline__ void keep_entries(const struct lines *l,
 
 /*
  * Line 0: the header, without its last 8 bytes, which are reserved. Who waits
- * for other lines of the table learns how many there are, once: table_lines
- * goes from 0 to that, by an exchange, as others look at it meanwhile. By one
- * team.
+ * for other lines of the table learns how many there are, once: its word of
+ * `tables` goes from 0 to that, by an exchange, as others look at it meanwhile.
+ * By one team.
  */
 static __device__ __forceinline__ void
 keep_head(const struct lines *l, int32_t rank, uint64_t a, uint64_t b)
 {
-	volatile struct lines_shared *shared = l->shared;
 	uint64_t *to = (uint64_t *)lines_head(l, rank) + l->team_lane * 2;
 	const uint32_t team = 0xffu << (l->lane & 24);
 	const uint64_t counts = __shfl_sync(team, a, 1, LINE_LANES);
@@ -106,9 +105,8 @@ keep_head(const struct lines *l, int32_t rank, uint64_t a, uint64_t b)
 		return;
 	if (!size.is_good || a != l->epoch)
 		atomicMin(&l->shared->refusal, (uint32_t)rank);
-	shared->table_n[rank] = size.n;
-	fence_acq_rel_cta();
-	atomicExch(&l->shared->table_lines[rank], size.n_lines);
+	atomicExch((unsigned long long *)&l->shared->tables[rank],
+	           (unsigned long long)size.n << 32 | size.n_lines);
 }
 
 /* A line of a table that a team waits for. */
@@ -130,7 +128,8 @@ static __device__ __forceinline__ void
 look_at_table(const struct lines *l, struct lines_awaited *t, uint32_t likely)
 {
 	const volatile struct lines_shared *shared = l->shared;
-	const uint32_t known = shared->table_lines[t->rank];
+	const uint64_t table = shared->tables[t->rank];
+	const uint32_t known = (uint32_t)table;
 	bool looks = false;
 
 	if (known && t->line >= known)
@@ -146,8 +145,8 @@ look_at_table(const struct lines *l, struct lines_awaited *t, uint32_t likely)
 	if (t->line == 0)
 		keep_head(l, t->rank, t->a, t->b);
 	else if (known)
-		keep_entries(l, t->rank, t->line, shared->table_n[t->rank],
-		             t->a, t->b);
+		keep_entries(l, t->rank, t->line, (uint32_t)(table >> 32), t->a,
+		             t->b);
 	t->wanted = t->line && !known;
 }
 

@@ -180,12 +180,6 @@ static __device__ __forceinline__ bool block_any(uint32_t n, bool v)
 	return any;
 }
 
-/* Among the threads of a block. */
-static __device__ __forceinline__ void fence_acq_rel_cta(void)
-{
-	asm volatile("fence.acq_rel.cta;" ::: "memory");
-}
-
 static __device__ __forceinline__ void fence_acq_rel_gpu(void)
 {
 	asm volatile("fence.acq_rel.gpu;" ::: "memory");
