@@ -157,7 +157,15 @@ int ferry_cuda_order_wait(struct cuda_order *order)
 
 bool ferry_cuda_order_over(struct cuda_order *order)
 {
-	if (!order->pending || record_late(order) != cudaSuccess)
+	cudaError_t error;
+
+	if (!order->pending)
 		return true;
-	return cudaEventQuery(order->event) != cudaErrorNotReady;
+	error = record_late(order);
+	/* Behind what came before a capture that is still being made. */
+	if (error == cudaErrorStreamCaptureIsolation)
+		return false;
+	if (error == cudaSuccess)
+		error = cudaEventQuery(order->event);
+	return error != cudaErrorNotReady;
 }

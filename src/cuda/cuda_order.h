@@ -52,7 +52,10 @@ int ferry_cuda_order_before(struct cuda_order *order, cudaStream_t stream,
  * streams must not be in a capture now.
  */
 int ferry_cuda_order_wait(struct cuda_order *order);
-/* Are they over? Does not block. Where CUDA cannot tell, they are. */
+/*
+ * Are they over? Does not block. Not known to be, where the stream is in a
+ * capture now; where CUDA fails, they are.
+ */
 bool ferry_cuda_order_over(struct cuda_order *order);
 /* The phase is on the stream. */
 int ferry_cuda_order_after(struct cuda_order *order, cudaStream_t stream,
