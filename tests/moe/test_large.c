@@ -8,12 +8,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include <cmocka.h>
 
+#include "cuda/cuda_info.h"
 #include "drive_inner.h"
 #include "proto/window.h"
 #include "run_args.h"
@@ -21,22 +23,29 @@
 enum {
 	HIDDEN = 65536,
 	TOKENS = 16,
+	PACKED_TOKENS = 3, /* worst case: 12 experts, a GiB of rows each */
 	EXPERTS = 4200,
 	ROW_BYTES = HIDDEN,   /* FERRY_BYTES */
 	Y_BYTES = 2 * HIDDEN, /* bf16 */
+	RANK_GIB = 58,        /* of one rank, all tests, powers of two */
 };
+
+static int32_t tokens_of(enum ferry_layout layout)
+{
+	return layout == FERRY_EXPERT_PACKED ? PACKED_TOKENS : TOKENS;
+}
 
 static struct ferry_moe_config large(enum ferry_layout layout)
 {
 	struct ferry_moe_config c = FERRY_MOE_CONFIG_INIT;
 
-	c.max_tokens = TOKENS;
+	c.max_tokens = tokens_of(layout);
 	c.hidden = HIDDEN;
 	c.topk = 2;
 	c.n_experts = EXPERTS;
 	c.dtype = FERRY_BYTES;
 	c.layout = layout;
-	c.alignment = layout == FERRY_EXPERT_PACKED ? 1 << 15 : 0;
+	c.alignment = layout == FERRY_EXPERT_PACKED ? 1 << 14 : 0;
 	return c;
 }
 
@@ -89,14 +98,20 @@ static void answer(const struct drive *d, const struct oracle *o,
 	rank_memory_write(d->memory, y + at * Y_BYTES, made, Y_BYTES);
 }
 
-/* The experts with the highest numbers of each rank. */
-static void fill(struct traffic_batch *b, int32_t rank)
+/*
+ * The experts with the highest numbers of each rank; where few tokens move the
+ * rows far out by their alignment, another one for each.
+ */
+static void fill(struct traffic_batch *b, int32_t n_tokens, int32_t rank)
 {
 	static const int32_t last[2] = {EXPERTS / 2 - 1, EXPERTS - 1};
 
-	for (int32_t t = 0; t < TOKENS; t++)
+	for (int32_t t = 0; t < n_tokens; t++)
 		for (int32_t k = 0; k < 2; k++) {
-			const int32_t id = last[(k + rank) % 2] - t / 4;
+			const int32_t step = n_tokens == TOKENS
+			                             ? t / 4
+			                             : t + n_tokens * rank;
+			const int32_t id = last[(k + rank) % 2] - step;
 
 			memcpy(b->ids + 4 * (2 * t + k), &id, 4);
 		}
@@ -107,12 +122,12 @@ static void make(const struct drive_step *step, int32_t rank,
 {
 	const struct ferry_moe_config *config = step->make_arg;
 	struct traffic_spec spec = {.seed = run_args.seed + (uint64_t)rank,
-	                            .n_tokens = TOKENS};
+	                            .n_tokens = config->max_tokens};
 	struct ferry_moe_config named = *config;
 
 	named.n_ranks = 2;
 	traffic_make(b, &named, NULL, rank, &spec);
-	fill(b, rank);
+	fill(b, config->max_tokens, rank);
 }
 
 static void body(struct rank *rank)
@@ -121,6 +136,7 @@ static void body(struct rank *rank)
 		large(*(const enum ferry_layout *)rank->arg);
 	struct drive *d = drive_open(rank, &config, NULL);
 	const size_t n = (size_t)d->need.recv_rows;
+	const size_t n_tokens = (size_t)config.max_tokens;
 	const struct drive_step step = {.make = make, .make_arg = &config};
 	struct drive_op *op = drive_begin(d, 0, &step);
 	const struct oracle *o = drive_oracle(op);
@@ -128,8 +144,8 @@ static void body(struct rank *rank)
 	uint8_t *rows = map_large(d, &far[0], n * ROW_BYTES);
 	uint8_t *y = map_large(d, &far[1], n * Y_BYTES);
 	struct mirror sum =
-		mirror_make(d->memory, TOKENS * Y_BYTES, TOKENS * Y_BYTES);
-	uint8_t *expected = malloc((size_t)TOKENS * Y_BYTES);
+		mirror_make(d->memory, n_tokens * Y_BYTES, n_tokens * Y_BYTES);
+	uint8_t *expected = malloc(n_tokens * Y_BYTES);
 	struct CUstream_st *stream = rank_memory_stream(d->memory, 0);
 	struct ferry_dispatch_out out = FERRY_DISPATCH_OUT_INIT;
 	struct ferry_combine_in in = FERRY_COMBINE_IN_INIT;
@@ -145,7 +161,7 @@ static void body(struct rank *rank)
 	RANKS_OK(ferry_dispatch(d->moe, 0, &lent, &out, stream));
 	const int64_t n_rows = oracle_rows(o, d->rank, &list);
 
-	RANKS_EQ(n_rows, 2 * TOKENS);
+	RANKS_EQ(n_rows, 2 * (int64_t)n_tokens);
 	RANKS_CHECK(row_at(&config, &list[n_rows - 1]) * ROW_BYTES >
 	            (size_t)1 << 32);
 	for (int64_t i = 0; i < n_rows; i++)
@@ -160,11 +176,30 @@ static void body(struct rank *rank)
 	RANKS_OK(ferry_moe_poll(d->moe, NULL));
 	got.out = expected;
 	oracle_combine(o, d->rank, &how, &got);
-	RANKS_BYTES(sum.host, expected, (size_t)TOKENS * Y_BYTES);
+	RANKS_BYTES(sum.host, expected, n_tokens * Y_BYTES);
 	free(expected);
 	mirror_drop(d->memory, &sum);
 	unmap_large(d, &far[0], rows, n * ROW_BYTES);
 	unmap_large(d, &far[1], y, n * Y_BYTES);
+}
+
+/* Has each GPU memory for the ranks that share it? */
+static void need_room(void)
+{
+	const int32_t n_gpus = run_args.n_gpus;
+	struct ferry_cuda_device gpu;
+
+	for (int32_t g = 0; run_on_gpus() && g < n_gpus && g < 2; g++) {
+		const int32_t gib = RANK_GIB * (n_gpus > 1 ? 1 : 2);
+
+		if (ferry_cuda_device_get(g, &gpu) &&
+		    gpu.memory_bytes >> 30 >= (uint64_t)gib)
+			continue;
+		printf("# skipped: wants %d GiB of GPU %d, for all ranks "
+		       "there\n",
+		       gib, g);
+		skip();
+	}
 }
 
 static void rows_far_out(void **state)
@@ -173,6 +208,7 @@ static void rows_far_out(void **state)
 	struct ranks how = run_args_ranks(2);
 
 	(void)state;
+	need_room();
 	how.arg = &layout;
 	ranks_run(&how, body);
 }
@@ -184,6 +220,7 @@ static void packed_rows_far_out(void **state)
 	struct ranks how = run_args_ranks(2);
 
 	(void)state;
+	need_room();
 	how.arg = &layout;
 	ranks_run(&how, body);
 }
