@@ -83,6 +83,12 @@ static void chain_destroy(struct gpu_chain *c)
 		cudaEventDestroy(c->end);
 }
 
+bool gpu_time_meet(const struct gpu_seat *seat)
+{
+	return crew_good(seat->me, ferry_world_barrier(seat->world),
+	                 "waiting for all graphs");
+}
+
 /* One replay: nanoseconds of each timed operation. */
 static bool replay(struct gpu_chain *c, double *ns)
 {
@@ -140,7 +146,8 @@ bool gpu_time_ops(const struct gpu_seat *seat, gpu_op *op, gpu_op *pair,
 		chains[i].n = timing->chain;
 		good = good && chain_make(&chains[i], timing->graph);
 	}
-	good = good && replay_both(chains, timing, ops, pairs);
+	good = good && (!timing->graph || gpu_time_meet(seat)) &&
+	       replay_both(chains, timing, ops, pairs);
 	for (size_t i = 0; good && i < n; i++) {
 		const double middle = bench_percentile(ops, (int)n, 0.5);
 

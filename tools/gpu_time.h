@@ -42,4 +42,11 @@ typedef bool gpu_op(void *arg, int32_t i);
 bool gpu_time_ops(const struct gpu_seat *seat, gpu_op *op, gpu_op *pair,
                   void *arg, const struct gpu_timing *timing);
 
+/*
+ * All ranks have made their graphs: cudaGraphInstantiate waits for all kernels
+ * of its GPU, and one of another rank's could wait for this one. False after a
+ * complaint.
+ */
+bool gpu_time_meet(const struct gpu_seat *seat);
+
 #endif

@@ -28,16 +28,27 @@ void lab_capture(struct CUstream_st *stream)
 	                              cudaStreamCaptureModeThreadLocal));
 }
 
-cudaGraphExec_t lab_captured(struct CUstream_st *stream)
+cudaGraphExec_t lab_instantiate(struct ferry_world *world, cudaGraph_t graph,
+                                struct CUstream_st *stream)
+{
+	cudaGraphExec_t exec;
+
+	LAB_OK(cudaGraphInstantiate(&exec, graph, 0));
+	LAB_OK(cudaGraphUpload(exec, stream));
+	LAB_OK(cudaStreamSynchronize(stream));
+	RANKS_OK(ferry_world_barrier(world));
+	return exec;
+}
+
+cudaGraphExec_t lab_captured(struct ferry_world *world,
+                             struct CUstream_st *stream)
 {
 	cudaGraphExec_t exec;
 	cudaGraph_t graph;
 
 	LAB_OK(cudaStreamEndCapture(stream, &graph));
-	LAB_OK(cudaGraphInstantiate(&exec, graph, 0));
+	exec = lab_instantiate(world, graph, stream);
 	LAB_OK(cudaGraphDestroy(graph));
-	LAB_OK(cudaGraphUpload(exec, stream));
-	LAB_OK(cudaStreamSynchronize(stream));
 	return exec;
 }
 

@@ -19,9 +19,17 @@ void lab_ok_at(const char *file, int line, const char *call, int error);
  */
 int lab_device(const struct rank *rank);
 
-/* Begins and ends the capture of a stream; the graph is made to run. */
+/*
+ * Begins and ends the capture of a stream; the graph is made to run. All ranks
+ * meet when theirs are: cudaGraphInstantiate waits for all kernels of its GPU,
+ * and keeps every launch waiting meanwhile. One that began early, and waits for
+ * a rank that is still at it, would wait in vain.
+ */
 void lab_capture(struct CUstream_st *stream);
-cudaGraphExec_t lab_captured(struct CUstream_st *stream);
+cudaGraphExec_t lab_captured(struct ferry_world *world,
+                             struct CUstream_st *stream);
+cudaGraphExec_t lab_instantiate(struct ferry_world *world, cudaGraph_t graph,
+                                struct CUstream_st *stream);
 
 /* The context computes and copies as before, and remembers no error. */
 void lab_alive(struct rank_memory *memory);

@@ -132,7 +132,7 @@ static void early_body(struct rank *rank)
 
 	lab_capture(stream);
 	issue_two(op, &k, &old, stream);
-	cudaGraphExec_t exec = lab_captured(stream);
+	cudaGraphExec_t exec = lab_captured(rank->world, stream);
 
 	for (int i = 0; i < N_ROUNDS; i++, n_dispatches += 2) {
 		step.spec.seed++;

@@ -158,7 +158,8 @@ static void try_layout(struct rank *rank, enum ferry_layout layout,
 	if (captured) {
 		lab_capture(c.stream);
 		enqueue(&c);
-		const cudaGraphExec_t exec = lab_captured(c.stream);
+		const cudaGraphExec_t exec =
+			lab_captured(rank->world, c.stream);
 
 		LAB_OK(cudaGraphLaunch(exec, c.stream));
 		rank_memory_sync(c.d->memory, c.stream);

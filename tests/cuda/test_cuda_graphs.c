@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "lab.h"
+#include "moe/drive_inner.h"
 
 enum { MAX_TOKENS = 24, MOST_OPS = 5 };
 
@@ -94,7 +95,7 @@ static struct recording record(struct drive *d, int n_ops, bool combined,
 	lab_capture(stream);
 	for (int i = 0; i < n_ops; i++)
 		issue(r.ops[i], combined, run_args.fused || i % 2, stream);
-	r.exec = lab_captured(stream);
+	r.exec = lab_captured(d->moe->world, stream);
 	return r;
 }
 
@@ -305,7 +306,7 @@ static void fork_body(struct rank *rank)
 	LAB_OK(lab_sleep(20000, s.second));
 	RANKS_OK(drive_issue(op, DRIVE_COMBINE_RECV, s.first));
 	join(s);
-	const cudaGraphExec_t exec = lab_captured(s.first);
+	const cudaGraphExec_t exec = lab_captured(rank->world, s.first);
 
 	for (uint64_t i = 0; i < 9; i++) {
 		step = random_step(d, &rng);
@@ -348,7 +349,7 @@ static void slots_body(struct rank *rank)
 		for (int i = 0; i < 2; i++)
 			RANKS_OK(drive_issue(ops[(i + call / 2) % 2],
 			                     (enum drive_call)call, stream));
-	const cudaGraphExec_t exec = lab_captured(stream);
+	const cudaGraphExec_t exec = lab_captured(rank->world, stream);
 
 	for (uint64_t i = 0; i < 9; i++) {
 		for (int slot = 0; slot < 2; slot++) {

@@ -166,7 +166,7 @@ static void captured_body(struct rank *rank)
 	shuffle(&captured, &b.rng);
 	lab_capture(b.stream);
 	dispatch(&b, &captured);
-	exec = lab_captured(b.stream);
+	exec = lab_captured(rank->world, b.stream);
 	ferry_placement_destroy(captured.placement);
 	for (int i = 0; i < MANY; i++) {
 		shuffle(&s, &b.rng);

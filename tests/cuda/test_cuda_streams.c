@@ -14,6 +14,7 @@
 
 #include "core/clock.h"
 #include "lab.h"
+#include "moe/drive_inner.h"
 
 enum { MAX_TOKENS = 16, N_CALLS = 2000 };
 
@@ -148,7 +149,7 @@ static cudaGraphExec_t capture_calls(struct bench *b, int first, int last)
 	lab_capture(stream);
 	for (int call = first; call <= last; call++)
 		RANKS_OK(drive_issue(b->op, (enum drive_call)call, stream));
-	return lab_captured(stream);
+	return lab_captured(b->d->moe->world, stream);
 }
 
 /* Each phase in a graph of its own; then some of them as plain calls. */
@@ -215,7 +216,7 @@ static void beside_captures_body(struct rank *rank)
 	RANKS_OK(drive_issue(b.op, DRIVE_COMBINE, stream));
 	LAB_OK(cudaStreamEndCapture(stream, &graph));
 	ranks_meet(1, rank->n_ranks);
-	LAB_OK(cudaGraphInstantiate(&exec, graph, 0));
+	exec = lab_instantiate(rank->world, graph, stream);
 	for (int i = 0; i < 3; i++) {
 		renew(&b, stream);
 		LAB_OK(cudaGraphLaunch(exec, stream));
