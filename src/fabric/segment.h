@@ -76,6 +76,9 @@ _Static_assert(sizeof(struct ferry_verdict) == 256, "whole cache lines");
  */
 enum { FERRY_SIGNAL_ANY_VERDICT = 0, FERRY_SIGNAL_VERDICT = 1 };
 
+/* What a rank has told its peers, or is about to. */
+enum { FERRY_SEGMENT_TOLD_FAILURE = 1, FERRY_SEGMENT_TOLD_GOODBYE = 2 };
+
 struct ferry_segment_peer {
 	unsigned char *control; /* here, NULL: put only */
 	unsigned char *data;    /* for the host, or for the own GPU; NULL */
@@ -103,7 +106,7 @@ struct ferry_segment {
 	bool shared;       /* all ranks reach each other's control */
 	bool polled;       /* mem->ops->progress does something */
 	uint32_t broken;   /* 1: verdict is decided */
-	uint32_t told;     /* 1: the own verdict is on its way */
+	uint32_t told;     /* FERRY_SEGMENT_TOLD_..., 0: nothing yet */
 	pthread_mutex_t lock; /* of what follows */
 	uint64_t poisoned_ns; /* when a verdict was first seen, 0: never */
 	uint64_t ready_ns;    /* when this rank could first choose, 0: never */

@@ -69,8 +69,11 @@ void ferry_segment_tell(struct ferry_segment *segment,
                         const struct ferry_verdict *mine, const char *text)
 {
 	const int32_t rank = segment->world->rank;
+	const uint32_t what = mine->status == FERRY_OK
+	                              ? FERRY_SEGMENT_TOLD_GOODBYE
+	                              : FERRY_SEGMENT_TOLD_FAILURE;
 
-	if (!cas_seq_u32(&segment->told, 0, 1) || dead(segment, rank))
+	if (!cas_seq_u32(&segment->told, 0, what) || dead(segment, rank))
 		return;
 	pthread_mutex_lock(&segment->lock);
 	segment->verdicts[rank] = *mine;
@@ -102,13 +105,19 @@ static const struct ferry_verdict nothing = {
 	.flags = FERRY_VERDICT_ASKED,
 };
 
-/* Has a failure been told, here or elsewhere? What is found here is told. */
+/*
+ * Has a failure been told, here or elsewhere? What is found here is told.
+ * Another thread of this rank may be at it: the counters come after.
+ */
 static bool has_failed(struct ferry_segment *segment)
 {
+	const uint32_t told = load_seq_u32(&segment->told);
 	char text[sizeof(segment->error.text)];
 	struct ferry_verdict mine;
 
-	if (!segment->witness || load_relaxed_u32(&segment->told) ||
+	if (told == FERRY_SEGMENT_TOLD_FAILURE)
+		return true;
+	if (!segment->witness || told ||
 	    !segment->witness(segment->witness_arg, &mine, text, sizeof(text)))
 		return ferry_segment_poisoned(segment);
 	ferry_segment_tell(segment, &mine, text[0] ? text : NULL);
