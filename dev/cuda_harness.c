@@ -143,9 +143,11 @@ static void load_kernels(struct harness *h)
 
 		harness_on(h, r);
 		if (h->kernels.dispatch)
-			CU(h->kernels.dispatch->load(&h->channel[r], &fit));
+			CU(h->kernels.dispatch->load());
+		CU(h->kernels.dispatch->measure(&h->channel[r], &fit));
 		if (h->kernels.combine)
-			CU(h->kernels.combine->load(&h->channel[r], &fit));
+			CU(h->kernels.combine->load());
+		CU(h->kernels.combine->measure(&h->channel[r], &fit));
 	}
 	fit_ctas = 132 / per_gpu;
 	h->ctas = h->kernels.ctas ? h->kernels.ctas : fit_ctas;

@@ -103,19 +103,27 @@ static size_t scratch_bytes(const struct ferry_cuda_channel *ch, int32_t ctas)
 	return 0;
 }
 
-static int load(const struct ferry_cuda_channel *ch, struct ferry_cuda_fit *fit)
+static int load(void)
 {
-	const int bytes = STAGES * STAGE_BYTES;
+	static const int32_t dtypes[] = {FERRY_BF16, FERRY_FP16, FERRY_FP32};
 	cudaError_t error = cudaSuccess;
 
-	*fit = resident_begin(THREADS, bytes);
-	for (int how = 0; how < N_HOWS && !error; how++) {
-		const void *k = (const void *)kernel_of(ch->combine_dtype, how);
+	for (int i = 0; i < 3 * N_HOWS && !error; i++)
+		error = resident_load(
+			(const void *)kernel_of(dtypes[i % 3], i / 3),
+			STAGES * STAGE_BYTES);
+	return error;
+}
 
-		error = resident_load(k, bytes);
-		if (!error)
-			error = resident_count(k, fit);
-	}
+static int measure(const struct ferry_cuda_channel *ch,
+                   struct ferry_cuda_fit *fit)
+{
+	cudaError_t error = cudaSuccess;
+
+	*fit = resident_begin(THREADS, STAGES * STAGE_BYTES);
+	for (int how = 0; how < N_HOWS && !error; how++)
+		error = resident_count(
+			(const void *)kernel_of(ch->combine_dtype, how), fit);
 	return error;
 }
 
@@ -135,4 +143,4 @@ static int launch(const struct ferry_cuda_combine *args, int32_t ctas,
 }
 
 extern "C" const struct ferry_cuda_combine_ops ferry_cuda_combine_chunks = {
-	refuse, scratch_bytes, load, launch};
+	refuse, scratch_bytes, load, measure, launch};

@@ -60,15 +60,33 @@ struct fits {
 	int32_t n_sms;
 };
 
-/* Loads all kernels: a lazy load could wait for a kernel that waits. */
-static enum ferry_status load_kernels(struct ferry_engine *e,
-                                      const struct ferry_cuda_channel *channel,
-                                      struct fits *fits)
+/*
+ * All kernels, those of the other path and of other types too: what is launched
+ * after a load, on any stream, starts when the kernels have ended that ran
+ * before it. So the first channel loads for those that open while it waits.
+ */
+static enum ferry_status load_kernels(struct ferry_engine *e)
 {
-	FERRY_TRY(cuda_fail(e, e->dispatch->load(channel, &fits->dispatch),
-	                    "loading the dispatch kernel"));
-	FERRY_TRY(cuda_fail(e, e->combine->load(channel, &fits->combine),
-	                    "loading the combine kernel"));
+	static const enum ferry_path paths[] = {FERRY_PATH_LINES,
+	                                        FERRY_PATH_CHUNKS};
+
+	for (int i = 0; i < 2; i++) {
+		FERRY_TRY(cuda_fail(e, ferry_cuda_dispatch_of(paths[i])->load(),
+		                    "loading the dispatch kernels"));
+		FERRY_TRY(cuda_fail(e, ferry_cuda_combine_of(paths[i])->load(),
+		                    "loading the combine kernels"));
+	}
+	return FERRY_OK;
+}
+
+static enum ferry_status
+measure_kernels(struct ferry_engine *e,
+                const struct ferry_cuda_channel *channel, struct fits *fits)
+{
+	FERRY_TRY(cuda_fail(e, e->dispatch->measure(channel, &fits->dispatch),
+	                    "measuring the dispatch kernel"));
+	FERRY_TRY(cuda_fail(e, e->combine->measure(channel, &fits->combine),
+	                    "measuring the combine kernel"));
 	return cuda_fail(e,
 	                 (int)cudaDeviceGetAttribute(
 				 &fits->n_sms, cudaDevAttrMultiProcessorCount,
@@ -212,8 +230,10 @@ static enum ferry_status open_steps(struct ferry_engine *e)
 	status = take_memory(e);
 	if (status == FERRY_OK) {
 		fill_channel(e, channel);
-		status = load_kernels(e, channel, &fits);
+		status = load_kernels(e);
 	}
+	if (status == FERRY_OK)
+		status = measure_kernels(e, channel, &fits);
 	if (status == FERRY_OK)
 		status = plan(e, &fits);
 	if (status == FERRY_OK)

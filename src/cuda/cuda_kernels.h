@@ -28,9 +28,11 @@ struct ferry_cuda_dispatch_ops {
 	/* Bytes of ferry_cuda_op.scratch that it wants for `ctas` blocks. */
 	size_t (*scratch_bytes)(const struct ferry_cuda_channel *ch,
 	                        int32_t ctas);
-	/* Loads the module, sets attributes. On the current device. */
-	int (*load)(const struct ferry_cuda_channel *ch,
-	            struct ferry_cuda_fit *fit);
+	/* Loads all kernels of the path, on the current device. */
+	int (*load)(void);
+	/* What those occupy that this channel may launch; they are loaded. */
+	int (*measure)(const struct ferry_cuda_channel *ch,
+	               struct ferry_cuda_fit *fit);
 	/*
 	 * Enqueues one kernel of at most `ctas` blocks, which are resident
 	 * together with all that the engine has planned for.
@@ -43,8 +45,9 @@ struct ferry_cuda_combine_ops {
 	const char *(*refuse)(const struct ferry_cuda_channel *ch);
 	size_t (*scratch_bytes)(const struct ferry_cuda_channel *ch,
 	                        int32_t ctas);
-	int (*load)(const struct ferry_cuda_channel *ch,
-	            struct ferry_cuda_fit *fit);
+	int (*load)(void);
+	int (*measure)(const struct ferry_cuda_channel *ch,
+	               struct ferry_cuda_fit *fit);
 	int (*launch)(const struct ferry_cuda_combine *args, int32_t ctas,
 	              struct CUstream_st *stream);
 };

@@ -368,13 +368,16 @@ static size_t scratch_bytes(const struct ferry_cuda_channel *ch, int32_t ctas)
 	       (size_t)ctas * plan_team_bytes(ch);
 }
 
-static int load(const struct ferry_cuda_channel *ch, struct ferry_cuda_fit *fit)
+static int load(void)
 {
-	const void *k = (const void *)dispatch_chunks;
-	const cudaError_t error = resident_load(k, CHUNKS_RING_BYTES);
+	return resident_load((const void *)dispatch_chunks, CHUNKS_RING_BYTES);
+}
 
+static int measure(const struct ferry_cuda_channel *ch,
+                   struct ferry_cuda_fit *fit)
+{
 	*fit = resident_begin(CHUNKS_THREADS, (int)chunks_ring_bytes(ch));
-	return error ? error : resident_count(k, fit);
+	return resident_count((const void *)dispatch_chunks, fit);
 }
 
 static int launch(const struct ferry_cuda_dispatch *args, int32_t ctas,
@@ -391,8 +394,5 @@ static int launch(const struct ferry_cuda_dispatch *args, int32_t ctas,
 }
 
 extern "C" const struct ferry_cuda_dispatch_ops ferry_cuda_dispatch_chunks = {
-	refuse,
-	scratch_bytes,
-	load,
-	launch,
+	refuse, scratch_bytes, load, measure, launch,
 };

@@ -461,15 +461,19 @@ static size_t scratch_bytes(const struct ferry_cuda_channel *ch, int32_t ctas)
 	return lean_trace_bytes(ctas);
 }
 
-static int load(const struct ferry_cuda_channel *ch, struct ferry_cuda_fit *fit)
+static int load(void)
 {
-	const void *k = (const void *)dispatch_lines;
-	cudaError_t error = resident_load(k, LINES_SMEM_BYTES);
+	const cudaError_t error =
+		resident_load((const void *)dispatch_lines, LINES_SMEM_BYTES);
 
+	return error ? error : ferry_dispatch_lean_load();
+}
+
+static int measure(const struct ferry_cuda_channel *ch,
+                   struct ferry_cuda_fit *fit)
+{
 	*fit = resident_begin(LINES_THREADS, (int)lines_layout_of(ch).bytes);
-	if (!error)
-		error = (cudaError_t)ferry_dispatch_lean_load();
-	return error ? error : resident_count(k, fit);
+	return resident_count((const void *)dispatch_lines, fit);
 }
 
 /* Blocks that find something to do, at most `ctas`. */
@@ -576,4 +580,4 @@ static int launch(const struct ferry_cuda_dispatch *args, int32_t ctas,
 }
 
 extern "C" const struct ferry_cuda_dispatch_ops ferry_cuda_dispatch_lines = {
-	refuse, scratch_bytes, load, launch};
+	refuse, scratch_bytes, load, measure, launch};
