@@ -16,6 +16,8 @@
 #include "drive.h"
 #include "run_args.h"
 
+enum { MOST_OF_GPU = 24 }; /* ranks, see many_ranks */
+
 #define N_OF(array) (sizeof(array) / sizeof(*(array)))
 
 static struct ferry_moe_config small(void)
@@ -480,14 +482,27 @@ static void many_ranks_body(struct rank *rank)
 	}
 }
 
+/*
+ * A stream with something behind a kernel that waits keeps one of the 32 queues
+ * that CUDA has for a GPU, and one rank may have to wait for all others.
+ */
 static void many_ranks(void **state)
 {
 	struct ranks how = run_args_ranks(16);
+	const int n_streams = run_args.streams;
 
 	(void)state;
+	if (run_on_gpus())
+		run_args.streams = 1;
 	ranks_run(&how, many_ranks_body);
 	how.n_ranks = 32;
+	if (run_on_gpus() && how.n_ranks > MOST_OF_GPU * run_args.n_gpus) {
+		how.n_ranks = MOST_OF_GPU * run_args.n_gpus;
+		printf("# %d ranks instead of 32: they share a GPU\n",
+		       how.n_ranks);
+	}
 	ranks_run(&how, many_ranks_body);
+	run_args.streams = n_streams;
 }
 
 /* NULL for everything that has no bytes. */
