@@ -18,13 +18,15 @@ option(FERRY_FUZZ "Build the fuzzers for libFuzzer, too; needs clang" OFF)
 set(FERRY_SANITIZE "" CACHE STRING "address, thread or empty")
 set(FERRY_MPI AUTO CACHE STRING "MPI baseline of ferry bench: AUTO, ON, OFF")
 set(FERRY_CUDA AUTO CACHE STRING "CUDA parts: AUTO, ON, OFF")
+set(FERRY_OFI AUTO CACHE STRING "Fabric ofi, over libfabric: AUTO, ON, OFF")
 set(FERRY_NVSHMEM AUTO CACHE STRING
   "Module for NVSHMEM: AUTO, ON, OFF; its place is FERRY_NVSHMEM_ROOT")
 set(FERRY_NVSHMEM_ROOT "" CACHE PATH "Folder with NVSHMEM's include and lib")
 set(FERRY_PREFILL AUTO CACHE STRING
   "ferry prefill, by OpenBLAS, utf8proc, PCRE2: AUTO, ON, OFF")
 set(FERRY_MAN AUTO CACHE STRING "Manual pages, by lowdown: AUTO, ON, OFF")
-foreach(choice FERRY_MPI FERRY_CUDA FERRY_NVSHMEM FERRY_MAN FERRY_PREFILL)
+foreach(choice FERRY_MPI FERRY_CUDA FERRY_OFI FERRY_NVSHMEM FERRY_MAN
+        FERRY_PREFILL)
   set_property(CACHE ${choice} PROPERTY STRINGS AUTO ON OFF)
   if(NOT ${choice} MATCHES "^(AUTO|ON|OFF)$")
     message(FATAL_ERROR "${choice} is ${${choice}}: AUTO, ON or OFF")

@@ -12,6 +12,7 @@ message(STATUS "ferry ${PROJECT_VERSION}, ${CMAKE_BUILD_TYPE}, "
   "${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}")
 ferry_summary("cuda    " ${FERRY_HAVE_CUDA} "${FERRY_CUDA_WHY}")
 ferry_summary("nvshmem " ${FERRY_HAVE_NVSHMEM} "${FERRY_NVSHMEM_WHY}")
+ferry_summary("ofi     " ${FERRY_HAVE_OFI} "${FERRY_OFI_WHY}")
 ferry_summary("manual  " ${FERRY_HAVE_MAN} "${FERRY_MAN_WHY}")
 ferry_summary("tool    " ${FERRY_TOOLS} "FERRY_TOOLS=${FERRY_TOOLS}")
 if(FERRY_TOOLS AND DEFINED FERRY_HAVE_MPI)

@@ -18,6 +18,7 @@ const struct ferry_fabric_ops *const ferry_fabrics[] = {
 	&ferry_fabric_shm,
 	&ferry_fabric_wire,
 	&ferry_fabric_shm_wire,
+	&ferry_fabric_ofi,
 	NULL,
 };
 

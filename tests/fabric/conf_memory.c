@@ -94,7 +94,7 @@ static void stores_arrive(struct rank *rank)
 
 static void many_segments(struct rank *rank)
 {
-	enum { SEGMENTS = 20 };
+	enum { SEGMENTS = 8 };
 	struct ferry_segment *s[SEGMENTS];
 	const int32_t next = (rank->rank + 1) % rank->n_ranks;
 	const int32_t last = (rank->rank + rank->n_ranks - 1) % rank->n_ranks;

@@ -7,9 +7,12 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include <cmocka.h>
+
+#include <ferry/fabric.h>
 
 #include "core/clock.h"
 #include "core/order.h"
@@ -23,6 +26,28 @@ static void *map_shared(size_t bytes)
 	if (p == MAP_FAILED)
 		abort();
 	return p;
+}
+
+/*
+ * libfabric takes 0.3 s of a process to load and to look round: once here, so
+ * that it takes no time of the first world that is tested. A test of a fabric
+ * that needs it is skipped where it is missing.
+ */
+static void load_libfabric(const char *fabric)
+{
+	static struct ferry_fabric_info info = FERRY_FABRIC_INFO_INIT;
+	const char *last = fabric ? strrchr(fabric, ':') : NULL;
+	const char *name = last ? last + 1 : fabric;
+
+	if (!fabric || !strstr(fabric, "ofi"))
+		return;
+	for (int i = 0; !info.name || strcmp(info.name, name) != 0; i++)
+		if (!ferry_fabric_get(i, &info))
+			abort();
+	if (info.score > 0)
+		return;
+	printf("skipped: fabric %s: %s\n", name, info.reason);
+	skip();
 }
 
 /* Why this rank did not end as it should; NULL when it did. */
@@ -71,6 +96,8 @@ void ranks_run_at(const char *file, int line, const struct ranks *how,
                   ranks_body *body)
 {
 	const int32_t limit_ms = how->limit_ms ? how->limit_ms : 30000;
+
+	load_libfabric(how->fabric);
 	struct ranks_course course = {
 		.how = how,
 		.body = body,

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The choice among what fi_getinfo offers: the best provider, then the domain
+ * and the address that options name, or that reach the peers.
+ */
+#include "ofi_choice.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/fi_endpoint.h>
+
+enum {
+	CQ_DATA_BYTES = 4, /* of an immediate, at least */
+	STREAM_RECEIVES = 64,
+};
+
+/*
+ * Best first. Others are used when they are named. `ordered` is by
+ * construction: one connection per peer, and completions in its order; what
+ * fi_info says of order (FI_ORDER_WAW) speaks of bytes, not of immediates.
+ */
+static const struct provider {
+	const char *name;
+	bool ordered;
+	bool is_stream;
+} providers[] = {
+	{"efa", false, false},          {"cxi", false, false},
+	{"verbs;ofi_rxm", true, false}, {"psm3", false, false},
+	{"opx", false, false},          {"tcp", true, true},
+	{"tcp;ofi_rxm", true, true},
+};
+
+/* As good, but only when they are named. */
+static const struct provider named[] = {
+	{"net", true, true},
+	{"net;ofi_rxm", true, true},
+};
+
+enum {
+	N_PROVIDERS = sizeof(providers) / sizeof(*providers),
+	N_NAMED = sizeof(named) / sizeof(*named),
+};
+
+static const char *provider_of(const struct fi_info *info)
+{
+	return info->fabric_attr->prov_name;
+}
+
+static const char *domain_of(const struct fi_info *info)
+{
+	return info->domain_attr->name ? info->domain_attr->name : "";
+}
+
+static bool is_auto(const struct ferry_options *opt)
+{
+	return !opt->ofi_provider[0] || !strcmp(opt->ofi_provider, "auto");
+}
+
+static const struct provider *find_in(const struct provider *list, int n,
+                                      const char *name)
+{
+	for (int i = 0; i < n; i++)
+		if (!strcmp(list[i].name, name))
+			return &list[i];
+	return NULL;
+}
+
+/* Smaller is better, -1: not without its name. */
+static int provider_rank(const struct fi_info *info)
+{
+	const struct provider *p =
+		find_in(providers, N_PROVIDERS, provider_of(info));
+
+	return p ? (int)(p - providers) : -1;
+}
+
+static const struct sockaddr *address_of(const struct fi_info *info)
+{
+	const struct sockaddr *address = info->src_addr;
+
+	if (info->addr_format != FI_SOCKADDR &&
+	    info->addr_format != FI_SOCKADDR_IN &&
+	    info->addr_format != FI_SOCKADDR_IN6)
+		return NULL;
+	if (!address ||
+	    (address->sa_family != AF_INET && address->sa_family != AF_INET6))
+		return NULL;
+	return address;
+}
+
+/* The bytes of an IP address; *n of them. */
+static const void *ip_of(const struct sockaddr *address, size_t *n)
+{
+	if (address->sa_family == AF_INET) {
+		*n = sizeof(struct in_addr);
+		return &((const struct sockaddr_in *)(const void *)address)
+		                ->sin_addr;
+	}
+	*n = sizeof(struct in6_addr);
+	return &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+}
+
+static bool is_loopback(const struct sockaddr *address)
+{
+	size_t n;
+	const unsigned char *ip = ip_of(address, &n);
+
+	if (address->sa_family == AF_INET)
+		return ip[0] == 127;
+	return IN6_IS_ADDR_LOOPBACK((const struct in6_addr *)(const void *)ip);
+}
+
+/* Means nothing without an interface, which fi_info does not carry. */
+static bool is_link_local(const struct sockaddr *address)
+{
+	size_t n;
+	const unsigned char *ip = ip_of(address, &n);
+
+	return address->sa_family == AF_INET6 && ip[0] == 0xfe &&
+	       (ip[1] & 0xc0) == 0x80;
+}
+
+/* Is the address written as `text`, or one of the interface of that name? */
+static bool is_on(const struct sockaddr *address, const char *text)
+{
+	unsigned char own[sizeof(struct in6_addr)];
+	struct ifaddrs *list = NULL;
+	bool found = false;
+	size_t n, m;
+	const void *ip = ip_of(address, &n);
+
+	if (inet_pton(address->sa_family, text, own) == 1)
+		return !memcmp(own, ip, n);
+	if (getifaddrs(&list))
+		return false;
+	for (struct ifaddrs *i = list; i && !found; i = i->ifa_next)
+		found = i->ifa_addr && !strcmp(i->ifa_name, text) &&
+		        i->ifa_addr->sa_family == address->sa_family &&
+		        !memcmp(ip_of(i->ifa_addr, &m), ip, n);
+	freeifaddrs(list);
+	return found;
+}
+
+/* Does an offer fit what the options name? */
+static bool fits(const struct fi_info *info, const struct ferry_options *opt)
+{
+	const struct sockaddr *address = address_of(info);
+
+	if (info->domain_attr->cq_data_size < CQ_DATA_BYTES)
+		return false;
+	if (is_auto(opt) ? provider_rank(info) < 0
+	                 : strcmp(provider_of(info), opt->ofi_provider) != 0)
+		return false;
+	if (opt->ofi_domain[0] && strcmp(domain_of(info), opt->ofi_domain) != 0)
+		return false;
+	if (!opt->ofi_interface[0])
+		return true;
+	return address ? is_on(address, opt->ofi_interface)
+	               : !strcmp(domain_of(info), opt->ofi_interface);
+}
+
+/* How well an address suits, where no option names one. Smaller is better. */
+static int address_rank(const struct fi_info *info, bool nearby)
+{
+	const struct sockaddr *address = address_of(info);
+
+	if (!address)
+		return 0;
+	if (is_link_local(address))
+		return 3;
+	return is_loopback(address) == nearby ? 0 : 2;
+}
+
+static int rank_of(const struct fi_info *info, bool nearby)
+{
+	return provider_rank(info) * 4 + address_rank(info, nearby);
+}
+
+static struct fi_info *hints_new(const struct ferry_ofi_api *api,
+                                 const struct ferry_options *opt)
+{
+	struct fi_info *hints = api->dupinfo(NULL);
+
+	if (!hints)
+		return NULL;
+	hints->ep_attr->type = FI_EP_RDM;
+	hints->caps = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
+	hints->mode = FI_CONTEXT | FI_CONTEXT2;
+	hints->domain_attr->threading = FI_THREAD_SAFE;
+	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR |
+	                              FI_MR_ALLOCATED | FI_MR_PROV_KEY |
+	                              FI_MR_ENDPOINT;
+	if (!is_auto(opt))
+		hints->fabric_attr->prov_name = strdup(opt->ofi_provider);
+	return hints;
+}
+
+/* What was offered, for the reason of a refusal. */
+static void list_offers(const struct fi_info *offers, char *text, size_t bytes)
+{
+	const char *last_provider = "", *last_domain = "";
+
+	snprintf(text, bytes, "%s", offers ? "" : "nothing");
+	for (const struct fi_info *i = offers; i; i = i->next) {
+		const size_t n = strlen(text);
+
+		if (!strcmp(provider_of(i), last_provider) &&
+		    !strcmp(domain_of(i), last_domain))
+			continue;
+		last_provider = provider_of(i);
+		last_domain = domain_of(i);
+		snprintf(text + n, bytes - n, "%s%s on %s", n ? ", " : "",
+		         last_provider, last_domain);
+	}
+}
+
+static const struct fi_info *best_of(const struct fi_info *offers,
+                                     const struct ferry_options *opt,
+                                     bool nearby)
+{
+	const struct fi_info *best = NULL;
+
+	for (const struct fi_info *i = offers; i; i = i->next)
+		if (fits(i, opt) &&
+		    (!best || rank_of(i, nearby) < rank_of(best, nearby)))
+			best = i;
+	return best;
+}
+
+/* Fills in the choice from an offer. */
+static bool take(const struct ferry_ofi_api *api, const struct fi_info *offer,
+                 struct ferry_ofi_choice *choice)
+{
+	const char *name = provider_of(offer);
+	const struct provider *p = find_in(providers, N_PROVIDERS, name);
+
+	if (!p)
+		p = find_in(named, N_NAMED, name);
+	memset(choice, 0, sizeof(*choice));
+	choice->ordered = p && p->ordered;
+	choice->is_stream = p && p->is_stream;
+	snprintf(choice->provider, sizeof(choice->provider), "%s", name);
+	choice->info = api->dupinfo(offer);
+	if (!choice->info)
+		return false;
+	if (!choice->ordered)
+		choice->info->tx_attr->op_flags |= FI_DELIVERY_COMPLETE;
+	/* Writes take no receives there, and each costs 16 KiB in ofi_rxm. */
+	if (choice->is_stream && choice->info->rx_attr->size > STREAM_RECEIVES)
+		choice->info->rx_attr->size = STREAM_RECEIVES;
+	return true;
+}
+
+bool ferry_ofi_choose(const struct ferry_ofi_api *api,
+                      const struct ferry_options *opt, bool nearby,
+                      struct ferry_ofi_choice *choice,
+                      char reason[FERRY_REASON_BYTES])
+{
+	struct ferry_ofi_signals *saved = ferry_ofi_signals_save();
+	struct fi_info *hints = hints_new(api, opt);
+	struct fi_info *offers = NULL;
+	const struct fi_info *best;
+	char found[100];
+	int err = -FI_ENOMEM;
+	bool taken = false;
+
+	if (hints)
+		err = api->getinfo(FERRY_OFI_VERSION, NULL, NULL, 0, hints,
+		                   &offers);
+	best = err ? NULL : best_of(offers, opt, nearby);
+	if (err && err != -FI_ENODATA) {
+		snprintf(reason, FERRY_REASON_BYTES, "fi_getinfo: %s",
+		         api->strerror(-err));
+	} else if (!best) {
+		list_offers(err ? NULL : offers, found, sizeof(found));
+		snprintf(reason, FERRY_REASON_BYTES,
+		         "no provider%s%.31s with remote writes fits; found: "
+		         "%s",
+		         is_auto(opt) ? "" : " ",
+		         is_auto(opt) ? "" : opt->ofi_provider, found);
+	} else {
+		taken = take(api, best, choice);
+		if (!taken)
+			snprintf(reason, FERRY_REASON_BYTES, "no memory");
+	}
+	if (offers)
+		api->freeinfo(offers);
+	if (hints)
+		api->freeinfo(hints);
+	ferry_ofi_signals_restore(saved);
+	return taken;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which provider, domain and address of libfabric a rank uses, and why not. */
+#ifndef FERRY_OFI_CHOICE_H
+#define FERRY_OFI_CHOICE_H
+
+#include "ofi_api.h"
+
+enum { FERRY_OFI_NAME_BYTES = 32 }; /* of a provider */
+
+/* What follows from the provider. */
+struct ferry_ofi_choice {
+	struct fi_info *info; /* own copy, with what Ferry wants of it */
+	/*
+	 * Writes to one peer arrive, immediates included, in the order in which
+	 * they were posted. Otherwise each is complete only when it has
+	 * arrived (FI_DELIVERY_COMPLETE).
+	 */
+	bool ordered;
+	/*
+	 * Complete means handed to a socket, which drops what it still holds
+	 * when it is closed: before that, peers are asked whether all is there.
+	 */
+	bool is_stream;
+	char provider[FERRY_OFI_NAME_BYTES];
+};
+
+/*
+ * The best that fits the options ofi_provider, ofi_domain, ofi_interface.
+ * `nearby`: all ranks are on this machine, so the loopback interface is
+ * preferred, else any other. False with the reason.
+ */
+bool ferry_ofi_choose(const struct ferry_ofi_api *api,
+                      const struct ferry_options *opt, bool nearby,
+                      struct ferry_ofi_choice *choice,
+                      char reason[FERRY_REASON_BYTES]);
+
+#endif

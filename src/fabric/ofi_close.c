@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The end of a memory. A provider over sockets completes a write when a socket
+ * has taken it, and a socket that is closed may drop what it still holds, the
+ * good-bye above all. So each peer that was written to is asked, by a write of
+ * no bytes that completes only when it has arrived: what was posted to it
+ * before has arrived, then, too.
+ */
+#include "ofi_inner.h"
+
+enum {
+	SETTLE_MS = 1000,
+	LOOK_NS = 1000000,
+};
+
+static bool is_gone(struct ofi_mem *m, int32_t peer)
+{
+	struct ferry_fabric *fabric = m->mem.fabric;
+
+	return m->peers[peer].failed || ofi_peer_has_told(m, peer) ||
+	       fabric->ops->dead(fabric, peer);
+}
+
+/* True when there is nothing, or nothing more, to ask this peer. */
+static bool ask(struct ofi_mem *m, int32_t peer)
+{
+	struct ofi_peer *p = &m->peers[peer];
+	struct iovec nothing = {.iov_base = m->mem.control};
+	struct fi_rma_iov there = {
+		.addr = p->base[OFI_CONTROL],
+		.key = p->key[OFI_CONTROL],
+	};
+	void *descriptor = fi_mr_desc(m->mr[OFI_CONTROL]);
+	struct ofi_op *op;
+
+	if (!p->written || is_gone(m, peer))
+		return true;
+	op = ofi_op_take(m, peer);
+	if (!op)
+		return false;
+	op->is_question = true;
+	const struct fi_msg_rma message = {
+		.msg_iov = &nothing,
+		.desc = &descriptor,
+		.iov_count = 1,
+		.addr = p->address,
+		.rma_iov = &there,
+		.rma_iov_count = 1,
+		.context = &op->context,
+	};
+	const ssize_t err = fi_writemsg(m->ep, &message,
+	                                FI_DELIVERY_COMPLETE | FI_COMPLETION);
+
+	if (err)
+		ofi_op_give(m, op);
+	p->written = err == -FI_EAGAIN;
+	return err != -FI_EAGAIN;
+}
+
+static bool ask_all(struct ofi_mem *m)
+{
+	bool asked = true;
+
+	for (int32_t r = 0; r < ofi_world(m)->n_ranks; r++)
+		asked = ask(m, r) && asked;
+	return asked;
+}
+
+/* Is an answer missing that may still come? */
+static bool is_waiting(struct ofi_mem *m)
+{
+	for (size_t i = 0; m->n_flying && i < m->n_ops; i++)
+		if (m->ops[i].is_question && !is_gone(m, m->ops[i].peer))
+			return true;
+	return false;
+}
+
+void ofi_settle(struct ofi_mem *m)
+{
+	const uint64_t deadline = ferry_deadline_ns(SETTLE_MS);
+	struct ferry_fabric *fabric = m->mem.fabric;
+	const bool killed = fabric->ops->dead(fabric, ofi_world(m)->rank);
+
+	if (!ofi_fabric(m)->choice.is_stream || killed || !m->has_thread)
+		return;
+	pthread_mutex_lock(&m->lock);
+	while (ferry_now_ns() < deadline && !m->broken[0]) {
+		const bool asked = ask_all(m);
+
+		while (ofi_drive(m))
+			;
+		if (asked && !is_waiting(m))
+			break;
+		ferry_cond_wait(&m->room, &m->lock, ferry_now_ns() + LOOK_NS);
+	}
+	pthread_mutex_unlock(&m->lock);
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of fabric ofi share. A memory has all of libfabric for
+ * itself: domain, endpoint, queue of completions, addresses. So closing one
+ * disturbs no other, and one lock is enough for whatever it calls.
+ *
+ *	fab_ofi.c       the table
+ *	ofi_choice.c    provider, domain, address
+ *	ofi_endpoint.c  objects of libfabric, registration, handles
+ *	ofi_queue.c     puts that have not been handed over yet
+ *	ofi_progress.c  handing over, completions, arrivals
+ *	ofi_thread.c    the thread that does so when nobody else does
+ *	ofi_close.c     the end: has what was put arrived?
+ */
+#ifndef FERRY_OFI_INNER_H
+#define FERRY_OFI_INNER_H
+
+#include <pthread.h>
+
+#include "../core/thread.h"
+#include "ofi_choice.h"
+#include "segment.h"
+
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_rma.h>
+
+enum {
+	OFI_CONTROL,
+	OFI_DATA,
+	OFI_PARTS, /* of a memory, registered one by one */
+	OFI_TEXT_BYTES = 200,
+	OFI_NAME_BYTES = 80, /* address of an endpoint */
+};
+
+struct ofi_fabric {
+	struct ferry_fabric fabric;
+	struct ferry_fabric *inner; /* brings the memory */
+	struct ferry_ofi_api api;
+	struct ferry_ofi_choice choice;
+	struct fid_fabric *fid;
+	size_t max_put;
+	uint32_t *lost; /* [n_ranks] 1: its endpoint went without a word */
+};
+
+/* A put that waits for its turn. */
+struct ofi_entry {
+	size_t offset;
+	const void *source;
+	size_t bytes;
+	uint32_t immediate; /* counter */
+};
+
+/* What the provider has got and not completed. */
+struct ofi_op {
+	struct fi_context2
+		context; /* first: of the provider, it is told by it */
+	int32_t peer;
+	bool is_question;    /* has all arrived? (ofi_close.c) */
+	struct ofi_op *next; /* free ones */
+};
+
+struct ofi_peer {
+	fi_addr_t address;
+	uint64_t key[OFI_PARTS];
+	uint64_t base[OFI_PARTS];  /* 0 where offsets are what it wants */
+	struct ofi_entry *ring;    /* [queue_mask + 1] */
+	uint32_t head, tail;       /* count on */
+	uint64_t stuck_ns;         /* since when it takes nothing, 0: it does */
+	bool failed;               /* what is put to it is lost */
+	bool written;              /* since its endpoint was there */
+	char text[OFI_TEXT_BYTES]; /* why it failed */
+};
+
+struct ofi_mem {
+	struct ferry_mem mem;
+	struct ferry_mem *inner;
+	struct fid_domain *domain;
+	struct fid_ep *ep;
+	struct fid_cq *cq;
+	struct fid_av *av;
+	struct fid_mr *mr[OFI_PARTS];
+	int cq_fd;   /* -1: the provider has none */
+	int bell_fd; /* eventfd: the thread has work */
+	pthread_t thread;
+	bool has_thread;
+	pthread_mutex_t lock; /* of what follows, and of calls to libfabric */
+	pthread_cond_t room;  /* for puts */
+	bool stop;
+	bool asleep; /* the thread, or about to be */
+	struct ofi_peer *peers;
+	struct ofi_entry *rings;
+	uint32_t queue_mask;
+	int32_t turn;       /* peer that may post first */
+	uint32_t n_queued;  /* of all peers */
+	uint32_t n_flying;  /* ops that the provider has */
+	struct ofi_op *ops; /* [n_ops] all */
+	size_t n_ops;
+	struct ofi_op *free_ops;
+	char broken[OFI_TEXT_BYTES]; /* the endpoint itself failed; "": no */
+};
+
+static inline struct ofi_mem *ofi_mem(struct ferry_mem *mem)
+{
+	return (struct ofi_mem *)mem;
+}
+
+static inline struct ofi_fabric *ofi_fabric(const struct ofi_mem *m)
+{
+	return (struct ofi_fabric *)m->mem.fabric;
+}
+
+static inline struct ferry_world *ofi_world(const struct ofi_mem *m)
+{
+	return m->mem.fabric->world;
+}
+
+/* Words for a call of libfabric that returned `err` < 0. */
+enum ferry_status ofi_fail(struct ferry_ctx *ctx, const struct ofi_fabric *f,
+                           int err, const char *what);
+
+/* ofi_endpoint.c: the objects of a memory whose inner one is there. */
+enum ferry_status ofi_endpoint_open(struct ofi_mem *m,
+                                    uint8_t handle[FERRY_HANDLE_BYTES]);
+enum ferry_status ofi_endpoint_attach(struct ofi_mem *m,
+                                      const uint8_t *handles);
+/* Also what was opened in part only. */
+void ofi_endpoint_close(struct ofi_mem *m);
+
+/* ofi_queue.c; the lock is held in all of it. */
+enum ferry_status ofi_queue_open(struct ofi_mem *m);
+void ofi_queue_close(struct ofi_mem *m);
+static inline uint32_t ofi_queue_length(const struct ofi_peer *p)
+{
+	return p->tail - p->head;
+}
+/* False: no room. */
+bool ofi_queue_add(struct ofi_mem *m, int32_t peer,
+                   const struct ofi_entry *entry);
+void ofi_queue_drop(struct ofi_mem *m, int32_t peer);
+struct ofi_op *ofi_op_take(struct ofi_mem *m, int32_t peer);
+void ofi_op_give(struct ofi_mem *m, struct ofi_op *op);
+
+/* ofi_progress.c; the lock is held. */
+
+/* Hands over what can be, reads completions; true when anything moved. */
+bool ofi_drive(struct ofi_mem *m);
+/* The peer is not reached any more; what is put to it is lost. */
+void ofi_peer_failed(struct ofi_mem *m, int32_t peer, const char *why);
+/* Has the peer closed, or told why it goes? */
+bool ofi_peer_has_told(const struct ofi_mem *m, int32_t peer);
+/* Wakes the thread, if it sleeps. */
+void ofi_ring(struct ofi_mem *m);
+
+/* ofi_thread.c */
+enum ferry_status ofi_thread_open(struct ofi_mem *m);
+void ofi_thread_close(struct ofi_mem *m);
+
+/*
+ * ofi_close.c: waits, a second at most, until what this rank has written has
+ * arrived at whoever is still there.
+ */
+void ofi_settle(struct ofi_mem *m);
+
+#endif

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Handing puts to the provider and reading what it has completed and what has
+ * arrived. Whoever holds the lock does it: the caller at kick, flush and in
+ * waits, the thread otherwise.
+ *
+ * A put is one write with an immediate. Its bytes are in place when the target
+ * reads the immediate: libfabric promises that for completions of remote
+ * writes into host memory, for every provider. The counter is then raised by
+ * a seq_cst addition, and whoever sees that sees the bytes.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ofi_inner.h"
+
+enum {
+	BATCH = 32,    /* completions read at once */
+	BATCHES = 8,   /* before others get a turn */
+	IN_A_ROW = 16, /* puts to one peer, then the next has a turn */
+	PATIENCE_NS = 100000000, /* with who told that he goes */
+};
+
+bool ofi_peer_has_told(const struct ofi_mem *m, int32_t peer)
+{
+	const unsigned char *control = m->mem.control;
+	const uint64_t *counters =
+		(const uint64_t *)(const void *)(control +
+	                                         m->mem.counters_offset);
+
+	return load_seq_u64(&counters[FERRY_SIGNAL_VERDICT + peer]) > 0;
+}
+
+void ofi_peer_failed(struct ofi_mem *m, int32_t peer, const char *why)
+{
+	struct ofi_peer *p = &m->peers[peer];
+
+	ofi_queue_drop(m, peer);
+	pthread_cond_broadcast(&m->room);
+	if (p->failed)
+		return;
+	p->failed = true;
+	snprintf(p->text, sizeof(p->text), "%s", why);
+	if (!ofi_peer_has_told(m, peer))
+		store_seq_u32(&ofi_fabric(m)->lost[peer], 1);
+	ferry_log(&ofi_world(m)->ctx, FERRY_LOG_INFO,
+	          "ofi: rank %d is not reached any more: %s", peer, p->text);
+}
+
+void ofi_ring(struct ofi_mem *m)
+{
+	const uint64_t one = 1;
+
+	if (!m->asleep)
+		return;
+	m->asleep = false;
+	/* Never full: the thread empties it. */
+	if (write(m->bell_fd, &one, sizeof(one)) < 0)
+		m->asleep = true;
+}
+
+static void arrived(struct ofi_mem *m, uint64_t immediate)
+{
+	/* A stranger's, or of another program: the provider asks nobody. */
+	if (immediate >= m->mem.n_signals)
+		return;
+	ferry_mem_raise(m->mem.control, m->mem.counters_offset,
+	                (uint32_t)immediate);
+}
+
+static void *descriptor(const struct ofi_mem *m, const void *source)
+{
+	const uintptr_t data = (uintptr_t)m->mem.data;
+	const uintptr_t at = (uintptr_t)source;
+	const bool in_data = at >= data && at - data < m->mem.data_bytes;
+
+	return fi_mr_desc(m->mr[in_data ? OFI_DATA : OFI_CONTROL]);
+}
+
+/* 0, -FI_EAGAIN or another error. */
+static ssize_t hand_over(struct ofi_mem *m, int32_t peer,
+                         const struct ofi_entry *e)
+{
+	const struct ofi_peer *p = &m->peers[peer];
+	const int part = e->offset >= m->mem.control_bytes;
+	const uint64_t at = e->offset - (part ? m->mem.control_bytes : 0);
+	const void *source = e->bytes ? e->source : m->mem.control;
+	struct ofi_op *op = ofi_op_take(m, peer);
+
+	if (!op)
+		return -FI_EAGAIN;
+	const ssize_t err = fi_writedata(
+		m->ep, source, e->bytes, descriptor(m, source), e->immediate,
+		p->address, p->base[part] + at, p->key[part], &op->context);
+
+	if (err)
+		ofi_op_give(m, op);
+	return err;
+}
+
+/* A peer that takes nothing: for how long, and is that to be expected? */
+static void stuck(struct ofi_mem *m, int32_t peer)
+{
+	struct ofi_peer *p = &m->peers[peer];
+	struct ferry_fabric *fabric = m->mem.fabric;
+	const uint64_t now = ferry_now_ns();
+
+	if (!p->stuck_ns)
+		p->stuck_ns = now;
+	if (now - p->stuck_ns < PATIENCE_NS)
+		return;
+	if (ofi_peer_has_told(m, peer) || fabric->ops->dead(fabric, peer))
+		ofi_peer_failed(m, peer, "it has gone");
+}
+
+/* Hands over what one peer takes; true when it took something. */
+static bool post_to(struct ofi_mem *m, int32_t peer)
+{
+	struct ofi_peer *p = &m->peers[peer];
+	bool moved = false;
+
+	for (int i = 0; i < IN_A_ROW && ofi_queue_length(p); i++) {
+		const struct ofi_entry *e = &p->ring[p->head & m->queue_mask];
+		const ssize_t err = hand_over(m, peer, e);
+
+		if (err == -FI_EAGAIN) {
+			stuck(m, peer);
+			break;
+		}
+		if (err) {
+			ofi_peer_failed(m, peer,
+			                ofi_fabric(m)->api.strerror((int)-err));
+			return true;
+		}
+		p->head++;
+		m->n_queued--;
+		p->stuck_ns = 0;
+		p->written = true;
+		moved = true;
+	}
+	return moved;
+}
+
+static bool post(struct ofi_mem *m)
+{
+	const int32_t n_ranks = ofi_world(m)->n_ranks;
+	bool moved = false;
+
+	for (int32_t i = 0; m->n_queued && i < n_ranks; i++) {
+		const int32_t peer = (m->turn + i) % n_ranks;
+
+		if (ofi_queue_length(&m->peers[peer]))
+			moved = post_to(m, peer) || moved;
+	}
+	m->turn = (m->turn + 1) % n_ranks;
+	if (moved)
+		pthread_cond_broadcast(&m->room);
+	return moved;
+}
+
+/* Everything stops: there is nothing left to send or to receive with. */
+static void break_down(struct ofi_mem *m, const char *why)
+{
+	if (m->broken[0])
+		return;
+	snprintf(m->broken, sizeof(m->broken), "%s", why);
+	for (int32_t r = 0; r < ofi_world(m)->n_ranks; r++)
+		ofi_queue_drop(m, r);
+	pthread_cond_broadcast(&m->room);
+	ferry_log(&ofi_world(m)->ctx, FERRY_LOG_WARN, "ofi: %s: %s",
+	          ofi_fabric(m)->choice.provider, m->broken);
+}
+
+/* An operation that failed ends what is put to its peer. */
+static bool read_error(struct ofi_mem *m)
+{
+	struct fi_cq_err_entry e = {0};
+	char text[OFI_TEXT_BYTES];
+	const struct ferry_ofi_api *api = &ofi_fabric(m)->api;
+	const ssize_t n = fi_cq_readerr(m->cq, &e, 0);
+
+	if (n == -FI_EAGAIN)
+		return false;
+	if (n != 1) {
+		break_down(m, api->strerror((int)-n));
+		return false;
+	}
+	if (e.err == FI_EOVERRUN) {
+		break_down(m, "arrivals were lost: the queue overran");
+		return true;
+	}
+	struct ofi_op *op = e.op_context;
+
+	if (!op) /* of a connection that came from a peer: nothing of ours */
+		return true;
+	snprintf(text, sizeof(text), "%s", api->strerror(e.err));
+	ofi_peer_failed(m, op->peer, text);
+	ofi_op_give(m, op);
+	return true;
+}
+
+/* True when there was anything. */
+static bool read_some(struct ofi_mem *m)
+{
+	struct fi_cq_data_entry entries[BATCH];
+	const ssize_t n = fi_cq_read(m->cq, entries, BATCH);
+
+	if (n == -FI_EAVAIL)
+		return read_error(m);
+	if (n < 0 && n != -FI_EAGAIN)
+		break_down(m, ofi_fabric(m)->api.strerror((int)-n));
+	for (ssize_t i = 0; i < n; i++) {
+		if (entries[i].flags & FI_REMOTE_CQ_DATA)
+			arrived(m, entries[i].data);
+		else if (entries[i].op_context)
+			ofi_op_give(m, entries[i].op_context);
+	}
+	return n > 0;
+}
+
+static bool read_all(struct ofi_mem *m)
+{
+	bool moved = false;
+
+	for (int i = 0; i < BATCHES && read_some(m); i++)
+		moved = true;
+	return moved;
+}
+
+bool ofi_drive(struct ofi_mem *m)
+{
+	bool moved = false;
+
+	if (m->broken[0])
+		return false;
+	if (m->n_queued)
+		moved = post(m);
+	return read_all(m) || moved;
+}

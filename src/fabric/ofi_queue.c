@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Puts that have not been handed to the provider: a ring for each peer, so
+ * that one who takes nothing holds up no other; and records of what the
+ * provider has, as many as it takes.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "../core/bits.h"
+#include "ofi_inner.h"
+
+enum {
+	QUEUE_ALL = 65536, /* entries of all peers, 32 bytes each */
+	QUEUE_MOST = 1024, /* of a peer */
+	QUEUE_LEAST = 64,
+	OPS_MOST = 4096,
+};
+
+/* A power of two. */
+static uint32_t ring_size(int32_t n_ranks)
+{
+	uint32_t size = QUEUE_MOST;
+
+	while (size > QUEUE_LEAST && size * (uint64_t)n_ranks > QUEUE_ALL)
+		size /= 2;
+	return size;
+}
+
+enum ferry_status ofi_queue_open(struct ofi_mem *m)
+{
+	struct ferry_world *world = ofi_world(m);
+	const size_t n_ranks = (size_t)world->n_ranks;
+	const size_t size = ring_size(world->n_ranks);
+	const size_t n_ops = (size_t)min_i64(
+		(int64_t)ofi_fabric(m)->choice.info->tx_attr->size, OPS_MOST);
+
+	m->peers = calloc(n_ranks, sizeof(*m->peers));
+	m->rings = calloc(n_ranks * size, sizeof(*m->rings));
+	m->ops = calloc(n_ops, sizeof(*m->ops));
+	if (!m->peers || !m->rings || !m->ops)
+		return ferry_fail(&world->ctx, FERRY_NOMEM,
+		                  "ofi: queues of %zu puts to %zu peers", size,
+		                  n_ranks);
+	m->n_ops = n_ops;
+	m->queue_mask = (uint32_t)size - 1;
+	for (size_t r = 0; r < n_ranks; r++)
+		m->peers[r].ring = m->rings + r * size;
+	for (size_t i = 0; i < n_ops; i++) {
+		m->ops[i].next = m->free_ops;
+		m->free_ops = &m->ops[i];
+	}
+	return FERRY_OK;
+}
+
+void ofi_queue_close(struct ofi_mem *m)
+{
+	free(m->peers);
+	free(m->rings);
+	free(m->ops);
+}
+
+bool ofi_queue_add(struct ofi_mem *m, int32_t peer,
+                   const struct ofi_entry *entry)
+{
+	struct ofi_peer *p = &m->peers[peer];
+
+	if (ofi_queue_length(p) > m->queue_mask)
+		return false;
+	p->ring[p->tail++ & m->queue_mask] = *entry;
+	m->n_queued++;
+	return true;
+}
+
+void ofi_queue_drop(struct ofi_mem *m, int32_t peer)
+{
+	struct ofi_peer *p = &m->peers[peer];
+
+	m->n_queued -= ofi_queue_length(p);
+	p->head = p->tail;
+	p->stuck_ns = 0;
+}
+
+struct ofi_op *ofi_op_take(struct ofi_mem *m, int32_t peer)
+{
+	struct ofi_op *op = m->free_ops;
+
+	if (!op)
+		return NULL;
+	m->free_ops = op->next;
+	m->n_flying++;
+	op->peer = peer;
+	op->is_question = false;
+	return op;
+}
+
+void ofi_op_give(struct ofi_mem *m, struct ofi_op *op)
+{
+	op->is_question = false;
+	op->next = m->free_ops;
+	m->free_ops = op;
+	m->n_flying--;
+}

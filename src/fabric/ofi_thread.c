@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The thread that gets a memory on when nobody else does. It sleeps on the
+ * provider's descriptor and on a bell that callers ring for what could not be
+ * handed over at once; where the provider has no descriptor it looks again
+ * after naps that grow.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "../core/bits.h"
+#include "ofi_inner.h"
+
+enum {
+	SLACK_NS = 1000,
+	NAP_LEAST_NS = 20000,
+	NAP_WORK_NS = 2000000,   /* at most, with puts that wait */
+	NAP_POLL_NS = 500000,    /* at most, without a descriptor */
+	NAP_IDLE_NS = 100000000, /* with one, and nothing to do */
+};
+
+/* How long until a look is due without any event. */
+static int64_t nap_ns(const struct ofi_mem *m, int64_t last_ns)
+{
+	if (m->n_queued || m->n_flying)
+		return min_i64(last_ns * 2, NAP_WORK_NS);
+	if (m->cq_fd < 0)
+		return min_i64(last_ns * 2, NAP_POLL_NS);
+	return NAP_IDLE_NS;
+}
+
+/* Sleeps until something happens; lets go of the lock meanwhile. */
+static void rest(struct ofi_mem *m, int64_t ns)
+{
+	struct pollfd fds[2] = {
+		{.fd = m->bell_fd, .events = POLLIN},
+		{.fd = m->cq_fd, .events = POLLIN},
+	};
+	const struct timespec timeout = ferry_timespec((uint64_t)ns);
+	struct fid *cq = &m->cq->fid;
+	uint64_t rung;
+
+	if (m->cq_fd >= 0 && fi_trywait(ofi_fabric(m)->fid, &cq, 1))
+		return;
+	m->asleep = true;
+	pthread_mutex_unlock(&m->lock);
+	ppoll(fds, m->cq_fd >= 0 ? 2 : 1, &timeout, NULL);
+	pthread_mutex_lock(&m->lock);
+	m->asleep = false;
+	if (fds[0].revents & POLLIN &&
+	    read(m->bell_fd, &rung, sizeof(rung)) < 0)
+		return; /* somebody else has read it */
+}
+
+static void *run(void *arg)
+{
+	struct ofi_mem *m = arg;
+	int64_t ns = NAP_LEAST_NS;
+
+	prctl(PR_SET_TIMERSLACK, SLACK_NS);
+	pthread_mutex_lock(&m->lock);
+	while (!m->stop) {
+		if (ofi_drive(m)) {
+			/* Others may want the lock. */
+			pthread_mutex_unlock(&m->lock);
+			pthread_mutex_lock(&m->lock);
+			ns = NAP_LEAST_NS;
+			continue;
+		}
+		ns = nap_ns(m, ns);
+		rest(m, ns);
+	}
+	pthread_mutex_unlock(&m->lock);
+	return NULL;
+}
+
+enum ferry_status ofi_thread_open(struct ofi_mem *m)
+{
+	struct ferry_ctx *ctx = &ofi_world(m)->ctx;
+
+	m->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (m->bell_fd < 0)
+		return ferry_fail_errno(ctx, FERRY_SYS, errno, "ofi: eventfd");
+	const int err = ferry_thread_start(&m->thread, run, m);
+
+	m->has_thread = !err;
+	return err ? ferry_fail_errno(ctx, FERRY_SYS, err, "ofi: a thread")
+	           : FERRY_OK;
+}
+
+void ofi_thread_close(struct ofi_mem *m)
+{
+	if (m->has_thread) {
+		pthread_mutex_lock(&m->lock);
+		m->stop = true;
+		ofi_ring(m);
+		pthread_mutex_unlock(&m->lock);
+		pthread_join(m->thread, NULL);
+	}
+	if (m->bell_fd >= 0)
+		close(m->bell_fd);
+}
