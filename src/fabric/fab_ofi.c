@@ -106,7 +106,7 @@ static enum ferry_status open_library(struct ofi_fabric *f)
 	const int err = f->api.fabric(f->choice.info->fabric_attr, &f->fid, f);
 
 	if (err)
-		return ofi_fail(ctx, f, err, "fi_fabric");
+		return ferry_ofi_fail(ctx, f, err, "fi_fabric");
 	f->max_put = (size_t)min_i64(
 		MAX_PUT_BYTES,
 		(int64_t)(f->choice.info->ep_attr->max_msg_size & INT64_MAX));
@@ -146,10 +146,10 @@ static void mem_destroy(struct ferry_mem *mem)
 {
 	struct ofi_mem *m = ofi_mem(mem);
 
-	ofi_settle(m);
-	ofi_thread_close(m);
-	ofi_endpoint_close(m);
-	ofi_queue_close(m);
+	ferry_ofi_settle(m);
+	ferry_ofi_thread_close(m);
+	ferry_ofi_endpoint_close(m);
+	ferry_ofi_queue_close(m);
 	if (m->inner)
 		m->inner->ops->mem_destroy(m->inner);
 	pthread_cond_destroy(&m->room);
@@ -179,10 +179,10 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric,
 	if (status == FERRY_OK) {
 		m->mem.control = m->inner->control;
 		m->mem.data = m->inner->data;
-		status = ofi_queue_open(m);
+		status = ferry_ofi_queue_open(m);
 	}
 	if (status == FERRY_OK)
-		status = ofi_endpoint_open(m, handle);
+		status = ferry_ofi_endpoint_open(m, handle);
 	if (status != FERRY_OK) {
 		mem_destroy(&m->mem);
 		return status;
@@ -199,8 +199,8 @@ static enum ferry_status mem_attach(struct ferry_mem *mem,
 	m->inner->counters_offset = mem->counters_offset;
 	m->inner->n_signals = mem->n_signals;
 	FERRY_TRY(m->inner->ops->mem_attach(m->inner, handles));
-	FERRY_TRY(ofi_endpoint_attach(m, handles));
-	return ofi_thread_open(m);
+	FERRY_TRY(ferry_ofi_endpoint_attach(m, handles));
+	return ferry_ofi_thread_open(m);
 }
 
 static void mem_seal(struct ferry_mem *mem)
@@ -241,7 +241,7 @@ static enum ferry_status refuse(struct ofi_mem *m, int32_t peer)
 	if (m->broken[0])
 		return ferry_fail(ctx, FERRY_FABRIC, "ofi: %s: %s",
 		                  ofi_fabric(m)->choice.provider, m->broken);
-	if (p->failed && !ofi_peer_has_told(m, peer))
+	if (p->failed && !ferry_ofi_peer_has_told(m, peer))
 		return ferry_fail(ctx, FERRY_PEER,
 		                  "ofi: rank %d is not reached any more: %s",
 		                  peer, p->text);
@@ -252,13 +252,13 @@ static enum ferry_status refuse(struct ofi_mem *m, int32_t peer)
 static bool add(struct ofi_mem *m, int32_t peer, const struct ofi_entry *entry,
                 uint64_t deadline_ns)
 {
-	while (!ofi_queue_add(m, peer, entry)) {
+	while (!ferry_ofi_queue_add(m, peer, entry)) {
 		const uint64_t now = ferry_now_ns();
 
 		if (now >= deadline_ns)
 			return false;
-		if (!ofi_drive(m)) {
-			ofi_ring(m);
+		if (!ferry_ofi_drive(m)) {
+			ferry_ofi_ring(m);
 			ferry_cond_wait(&m->room, &m->lock, now + NAP_NS);
 		}
 		if (m->peers[peer].failed || m->broken[0])
@@ -300,10 +300,10 @@ static enum ferry_status kick(struct ferry_mem *mem)
 	struct ofi_mem *m = ofi_mem(mem);
 
 	pthread_mutex_lock(&m->lock);
-	while (m->n_queued && ofi_drive(m))
+	while (m->n_queued && ferry_ofi_drive(m))
 		;
 	if (m->n_queued || m->n_flying)
-		ofi_ring(m);
+		ferry_ofi_ring(m);
 	pthread_mutex_unlock(&m->lock);
 	return FERRY_OK;
 }
@@ -314,7 +314,7 @@ static bool flushed(struct ferry_mem *mem)
 
 	pthread_mutex_lock(&m->lock);
 	if (m->n_queued || m->n_flying)
-		ofi_drive(m);
+		ferry_ofi_drive(m);
 	const bool empty = m->broken[0] || (!m->n_queued && !m->n_flying);
 
 	pthread_mutex_unlock(&m->lock);
@@ -329,7 +329,7 @@ static bool progress(struct ferry_mem *mem)
 
 	if (pthread_mutex_trylock(&m->lock))
 		return false;
-	moved = ofi_drive(m);
+	moved = ferry_ofi_drive(m);
 	pthread_mutex_unlock(&m->lock);
 	return moved;
 }

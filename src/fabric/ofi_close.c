@@ -17,7 +17,7 @@ static bool is_gone(struct ofi_mem *m, int32_t peer)
 {
 	struct ferry_fabric *fabric = m->mem.fabric;
 
-	return m->peers[peer].failed || ofi_peer_has_told(m, peer) ||
+	return m->peers[peer].failed || ferry_ofi_peer_has_told(m, peer) ||
 	       fabric->ops->dead(fabric, peer);
 }
 
@@ -35,7 +35,7 @@ static bool ask(struct ofi_mem *m, int32_t peer)
 
 	if (!p->written || is_gone(m, peer))
 		return true;
-	op = ofi_op_take(m, peer);
+	op = ferry_ofi_op_take(m, peer);
 	if (!op)
 		return false;
 	op->is_question = true;
@@ -52,7 +52,7 @@ static bool ask(struct ofi_mem *m, int32_t peer)
 	                                FI_DELIVERY_COMPLETE | FI_COMPLETION);
 
 	if (err)
-		ofi_op_give(m, op);
+		ferry_ofi_op_give(m, op);
 	p->written = err == -FI_EAGAIN;
 	return err != -FI_EAGAIN;
 }
@@ -75,7 +75,7 @@ static bool is_waiting(struct ofi_mem *m)
 	return false;
 }
 
-void ofi_settle(struct ofi_mem *m)
+void ferry_ofi_settle(struct ofi_mem *m)
 {
 	const uint64_t deadline = ferry_deadline_ns(SETTLE_MS);
 	struct ferry_fabric *fabric = m->mem.fabric;
@@ -87,7 +87,7 @@ void ofi_settle(struct ofi_mem *m)
 	while (ferry_now_ns() < deadline && !m->broken[0]) {
 		const bool asked = ask_all(m);
 
-		while (ofi_drive(m))
+		while (ferry_ofi_drive(m))
 			;
 		if (asked && !is_waiting(m))
 			break;

@@ -28,8 +28,9 @@ enum { HANDLE_AT = FERRY_HANDLE_BYTES - sizeof(struct ofi_handle) };
 _Static_assert(sizeof(struct ofi_handle) <= FERRY_HANDLE_BYTES / 2 + 40,
                "the inner fabric's handle must fit, too");
 
-enum ferry_status ofi_fail(struct ferry_ctx *ctx, const struct ofi_fabric *f,
-                           int err, const char *what)
+enum ferry_status ferry_ofi_fail(struct ferry_ctx *ctx,
+                                 const struct ofi_fabric *f, int err,
+                                 const char *what)
 {
 	return ferry_fail(ctx, err == -FI_ENOMEM ? FERRY_NOMEM : FERRY_FABRIC,
 	                  "ofi: %s: %s: %s", f->choice.provider, what,
@@ -87,7 +88,7 @@ static enum ferry_status register_part(struct ofi_mem *m, int part)
 		return FERRY_OK;
 	snprintf(what, sizeof(what), "registering %zu bytes%s", bytes,
 	         err == -FI_ENOMEM ? " (see ulimit -l)" : "");
-	return ofi_fail(ctx, f, err, what);
+	return ferry_ofi_fail(ctx, f, err, what);
 }
 
 /* With a descriptor to sleep on, where the provider has one. */
@@ -132,22 +133,22 @@ static enum ferry_status open_objects(struct ofi_mem *m)
 	int err = fi_domain(f->fid, f->choice.info, &m->domain, NULL);
 
 	if (err)
-		return ofi_fail(ctx, f, err, "fi_domain");
+		return ferry_ofi_fail(ctx, f, err, "fi_domain");
 	err = fi_endpoint(m->domain, f->choice.info, &m->ep, NULL);
 	if (err)
-		return ofi_fail(ctx, f, err, "fi_endpoint");
+		return ferry_ofi_fail(ctx, f, err, "fi_endpoint");
 	err = open_cq(m);
 	if (err)
-		return ofi_fail(ctx, f, err, "fi_cq_open");
+		return ferry_ofi_fail(ctx, f, err, "fi_cq_open");
 	err = open_av(m);
 	if (err)
-		return ofi_fail(ctx, f, err, "fi_av_open");
+		return ferry_ofi_fail(ctx, f, err, "fi_av_open");
 	err = fi_ep_bind(m->ep, &m->av->fid, 0);
 	if (!err)
 		err = fi_ep_bind(m->ep, &m->cq->fid, FI_TRANSMIT | FI_RECV);
 	if (!err)
 		err = fi_enable(m->ep);
-	return err ? ofi_fail(ctx, f, err, "fi_enable") : FERRY_OK;
+	return err ? ferry_ofi_fail(ctx, f, err, "fi_enable") : FERRY_OK;
 }
 
 static enum ferry_status fill_handle(struct ofi_mem *m,
@@ -158,7 +159,7 @@ static enum ferry_status fill_handle(struct ofi_mem *m,
 	const int err = fi_getname(&m->ep->fid, handle->name, &bytes);
 
 	if (err)
-		return ofi_fail(&ofi_world(m)->ctx, f, err, "fi_getname");
+		return ferry_ofi_fail(&ofi_world(m)->ctx, f, err, "fi_getname");
 	handle->name_bytes = (uint32_t)bytes;
 	handle->max_put = f->max_put;
 	memcpy(handle->provider, f->choice.provider, sizeof(handle->provider));
@@ -170,8 +171,8 @@ static enum ferry_status fill_handle(struct ofi_mem *m,
 	return FERRY_OK;
 }
 
-enum ferry_status ofi_endpoint_open(struct ofi_mem *m,
-                                    uint8_t handle[FERRY_HANDLE_BYTES])
+enum ferry_status ferry_ofi_endpoint_open(struct ofi_mem *m,
+                                          uint8_t handle[FERRY_HANDLE_BYTES])
 {
 	struct ferry_ofi_signals *saved = ferry_ofi_signals_save();
 	struct ofi_handle own = {0};
@@ -217,10 +218,11 @@ static enum ferry_status attach_peer(struct ofi_mem *m, int32_t rank,
 	if (n == 1)
 		return FERRY_OK;
 	snprintf(what, sizeof(what), "address of rank %d", rank);
-	return ofi_fail(ctx, f, n < 0 ? n : -FI_EINVAL, what);
+	return ferry_ofi_fail(ctx, f, n < 0 ? n : -FI_EINVAL, what);
 }
 
-enum ferry_status ofi_endpoint_attach(struct ofi_mem *m, const uint8_t *handles)
+enum ferry_status ferry_ofi_endpoint_attach(struct ofi_mem *m,
+                                            const uint8_t *handles)
 {
 	struct ofi_handle handle;
 
@@ -239,7 +241,7 @@ static void close_fid(struct fid *fid)
 		fi_close(fid);
 }
 
-void ofi_endpoint_close(struct ofi_mem *m)
+void ferry_ofi_endpoint_close(struct ofi_mem *m)
 {
 	close_fid(m->ep ? &m->ep->fid : NULL);
 	for (int i = 0; i < OFI_PARTS; i++)

@@ -118,50 +118,51 @@ static inline struct ferry_world *ofi_world(const struct ofi_mem *m)
 }
 
 /* Words for a call of libfabric that returned `err` < 0. */
-enum ferry_status ofi_fail(struct ferry_ctx *ctx, const struct ofi_fabric *f,
-                           int err, const char *what);
+enum ferry_status ferry_ofi_fail(struct ferry_ctx *ctx,
+                                 const struct ofi_fabric *f, int err,
+                                 const char *what);
 
 /* ofi_endpoint.c: the objects of a memory whose inner one is there. */
-enum ferry_status ofi_endpoint_open(struct ofi_mem *m,
-                                    uint8_t handle[FERRY_HANDLE_BYTES]);
-enum ferry_status ofi_endpoint_attach(struct ofi_mem *m,
-                                      const uint8_t *handles);
+enum ferry_status ferry_ofi_endpoint_open(struct ofi_mem *m,
+                                          uint8_t handle[FERRY_HANDLE_BYTES]);
+enum ferry_status ferry_ofi_endpoint_attach(struct ofi_mem *m,
+                                            const uint8_t *handles);
 /* Also what was opened in part only. */
-void ofi_endpoint_close(struct ofi_mem *m);
+void ferry_ofi_endpoint_close(struct ofi_mem *m);
 
 /* ofi_queue.c; the lock is held in all of it. */
-enum ferry_status ofi_queue_open(struct ofi_mem *m);
-void ofi_queue_close(struct ofi_mem *m);
+enum ferry_status ferry_ofi_queue_open(struct ofi_mem *m);
+void ferry_ofi_queue_close(struct ofi_mem *m);
 static inline uint32_t ofi_queue_length(const struct ofi_peer *p)
 {
 	return p->tail - p->head;
 }
 /* False: no room. */
-bool ofi_queue_add(struct ofi_mem *m, int32_t peer,
-                   const struct ofi_entry *entry);
-void ofi_queue_drop(struct ofi_mem *m, int32_t peer);
-struct ofi_op *ofi_op_take(struct ofi_mem *m, int32_t peer);
-void ofi_op_give(struct ofi_mem *m, struct ofi_op *op);
+bool ferry_ofi_queue_add(struct ofi_mem *m, int32_t peer,
+                         const struct ofi_entry *entry);
+void ferry_ofi_queue_drop(struct ofi_mem *m, int32_t peer);
+struct ofi_op *ferry_ofi_op_take(struct ofi_mem *m, int32_t peer);
+void ferry_ofi_op_give(struct ofi_mem *m, struct ofi_op *op);
 
 /* ofi_progress.c; the lock is held. */
 
 /* Hands over what can be, reads completions; true when anything moved. */
-bool ofi_drive(struct ofi_mem *m);
+bool ferry_ofi_drive(struct ofi_mem *m);
 /* The peer is not reached any more; what is put to it is lost. */
-void ofi_peer_failed(struct ofi_mem *m, int32_t peer, const char *why);
+void ferry_ofi_peer_failed(struct ofi_mem *m, int32_t peer, const char *why);
 /* Has the peer closed, or told why it goes? */
-bool ofi_peer_has_told(const struct ofi_mem *m, int32_t peer);
+bool ferry_ofi_peer_has_told(const struct ofi_mem *m, int32_t peer);
 /* Wakes the thread, if it sleeps. */
-void ofi_ring(struct ofi_mem *m);
+void ferry_ofi_ring(struct ofi_mem *m);
 
 /* ofi_thread.c */
-enum ferry_status ofi_thread_open(struct ofi_mem *m);
-void ofi_thread_close(struct ofi_mem *m);
+enum ferry_status ferry_ofi_thread_open(struct ofi_mem *m);
+void ferry_ofi_thread_close(struct ofi_mem *m);
 
 /*
  * ofi_close.c: waits, a second at most, until what this rank has written has
  * arrived at whoever is still there.
  */
-void ofi_settle(struct ofi_mem *m);
+void ferry_ofi_settle(struct ofi_mem *m);
 
 #endif

@@ -22,7 +22,7 @@ enum {
 	PATIENCE_NS = 100000000, /* with who told that he goes */
 };
 
-bool ofi_peer_has_told(const struct ofi_mem *m, int32_t peer)
+bool ferry_ofi_peer_has_told(const struct ofi_mem *m, int32_t peer)
 {
 	const unsigned char *control = m->mem.control;
 	const uint64_t *counters =
@@ -32,23 +32,23 @@ bool ofi_peer_has_told(const struct ofi_mem *m, int32_t peer)
 	return load_seq_u64(&counters[FERRY_SIGNAL_VERDICT + peer]) > 0;
 }
 
-void ofi_peer_failed(struct ofi_mem *m, int32_t peer, const char *why)
+void ferry_ofi_peer_failed(struct ofi_mem *m, int32_t peer, const char *why)
 {
 	struct ofi_peer *p = &m->peers[peer];
 
-	ofi_queue_drop(m, peer);
+	ferry_ofi_queue_drop(m, peer);
 	pthread_cond_broadcast(&m->room);
 	if (p->failed)
 		return;
 	p->failed = true;
 	snprintf(p->text, sizeof(p->text), "%s", why);
-	if (!ofi_peer_has_told(m, peer))
+	if (!ferry_ofi_peer_has_told(m, peer))
 		store_seq_u32(&ofi_fabric(m)->lost[peer], 1);
 	ferry_log(&ofi_world(m)->ctx, FERRY_LOG_INFO,
 	          "ofi: rank %d is not reached any more: %s", peer, p->text);
 }
 
-void ofi_ring(struct ofi_mem *m)
+void ferry_ofi_ring(struct ofi_mem *m)
 {
 	const uint64_t one = 1;
 
@@ -86,7 +86,7 @@ static ssize_t hand_over(struct ofi_mem *m, int32_t peer,
 	const int part = e->offset >= m->mem.control_bytes;
 	const uint64_t at = e->offset - (part ? m->mem.control_bytes : 0);
 	const void *source = e->bytes ? e->source : m->mem.control;
-	struct ofi_op *op = ofi_op_take(m, peer);
+	struct ofi_op *op = ferry_ofi_op_take(m, peer);
 
 	if (!op)
 		return -FI_EAGAIN;
@@ -95,7 +95,7 @@ static ssize_t hand_over(struct ofi_mem *m, int32_t peer,
 		p->address, p->base[part] + at, p->key[part], &op->context);
 
 	if (err)
-		ofi_op_give(m, op);
+		ferry_ofi_op_give(m, op);
 	return err;
 }
 
@@ -110,8 +110,8 @@ static void stuck(struct ofi_mem *m, int32_t peer)
 		p->stuck_ns = now;
 	if (now - p->stuck_ns < PATIENCE_NS)
 		return;
-	if (ofi_peer_has_told(m, peer) || fabric->ops->dead(fabric, peer))
-		ofi_peer_failed(m, peer, "it has gone");
+	if (ferry_ofi_peer_has_told(m, peer) || fabric->ops->dead(fabric, peer))
+		ferry_ofi_peer_failed(m, peer, "it has gone");
 }
 
 /* Hands over what one peer takes; true when it took something. */
@@ -129,8 +129,9 @@ static bool post_to(struct ofi_mem *m, int32_t peer)
 			break;
 		}
 		if (err) {
-			ofi_peer_failed(m, peer,
-			                ofi_fabric(m)->api.strerror((int)-err));
+			ferry_ofi_peer_failed(
+				m, peer,
+				ofi_fabric(m)->api.strerror((int)-err));
 			return true;
 		}
 		p->head++;
@@ -166,7 +167,7 @@ static void break_down(struct ofi_mem *m, const char *why)
 		return;
 	snprintf(m->broken, sizeof(m->broken), "%s", why);
 	for (int32_t r = 0; r < ofi_world(m)->n_ranks; r++)
-		ofi_queue_drop(m, r);
+		ferry_ofi_queue_drop(m, r);
 	pthread_cond_broadcast(&m->room);
 	ferry_log(&ofi_world(m)->ctx, FERRY_LOG_WARN, "ofi: %s: %s",
 	          ofi_fabric(m)->choice.provider, m->broken);
@@ -195,8 +196,8 @@ static bool read_error(struct ofi_mem *m)
 	if (!op) /* of a connection that came from a peer: nothing of ours */
 		return true;
 	snprintf(text, sizeof(text), "%s", api->strerror(e.err));
-	ofi_peer_failed(m, op->peer, text);
-	ofi_op_give(m, op);
+	ferry_ofi_peer_failed(m, op->peer, text);
+	ferry_ofi_op_give(m, op);
 	return true;
 }
 
@@ -214,7 +215,7 @@ static bool read_some(struct ofi_mem *m)
 		if (entries[i].flags & FI_REMOTE_CQ_DATA)
 			arrived(m, entries[i].data);
 		else if (entries[i].op_context)
-			ofi_op_give(m, entries[i].op_context);
+			ferry_ofi_op_give(m, entries[i].op_context);
 	}
 	return n > 0;
 }
@@ -228,7 +229,7 @@ static bool read_all(struct ofi_mem *m)
 	return moved;
 }
 
-bool ofi_drive(struct ofi_mem *m)
+bool ferry_ofi_drive(struct ofi_mem *m)
 {
 	bool moved = false;
 

@@ -27,7 +27,7 @@ static uint32_t ring_size(int32_t n_ranks)
 	return size;
 }
 
-enum ferry_status ofi_queue_open(struct ofi_mem *m)
+enum ferry_status ferry_ofi_queue_open(struct ofi_mem *m)
 {
 	struct ferry_world *world = ofi_world(m);
 	const size_t n_ranks = (size_t)world->n_ranks;
@@ -53,15 +53,15 @@ enum ferry_status ofi_queue_open(struct ofi_mem *m)
 	return FERRY_OK;
 }
 
-void ofi_queue_close(struct ofi_mem *m)
+void ferry_ofi_queue_close(struct ofi_mem *m)
 {
 	free(m->peers);
 	free(m->rings);
 	free(m->ops);
 }
 
-bool ofi_queue_add(struct ofi_mem *m, int32_t peer,
-                   const struct ofi_entry *entry)
+bool ferry_ofi_queue_add(struct ofi_mem *m, int32_t peer,
+                         const struct ofi_entry *entry)
 {
 	struct ofi_peer *p = &m->peers[peer];
 
@@ -72,7 +72,7 @@ bool ofi_queue_add(struct ofi_mem *m, int32_t peer,
 	return true;
 }
 
-void ofi_queue_drop(struct ofi_mem *m, int32_t peer)
+void ferry_ofi_queue_drop(struct ofi_mem *m, int32_t peer)
 {
 	struct ofi_peer *p = &m->peers[peer];
 
@@ -81,7 +81,7 @@ void ofi_queue_drop(struct ofi_mem *m, int32_t peer)
 	p->stuck_ns = 0;
 }
 
-struct ofi_op *ofi_op_take(struct ofi_mem *m, int32_t peer)
+struct ofi_op *ferry_ofi_op_take(struct ofi_mem *m, int32_t peer)
 {
 	struct ofi_op *op = m->free_ops;
 
@@ -94,7 +94,7 @@ struct ofi_op *ofi_op_take(struct ofi_mem *m, int32_t peer)
 	return op;
 }
 
-void ofi_op_give(struct ofi_mem *m, struct ofi_op *op)
+void ferry_ofi_op_give(struct ofi_mem *m, struct ofi_op *op)
 {
 	op->is_question = false;
 	op->next = m->free_ops;

@@ -63,7 +63,7 @@ static void *run(void *arg)
 	prctl(PR_SET_TIMERSLACK, SLACK_NS);
 	pthread_mutex_lock(&m->lock);
 	while (!m->stop) {
-		if (ofi_drive(m)) {
+		if (ferry_ofi_drive(m)) {
 			/* Others may want the lock. */
 			pthread_mutex_unlock(&m->lock);
 			pthread_mutex_lock(&m->lock);
@@ -77,7 +77,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-enum ferry_status ofi_thread_open(struct ofi_mem *m)
+enum ferry_status ferry_ofi_thread_open(struct ofi_mem *m)
 {
 	struct ferry_ctx *ctx = &ofi_world(m)->ctx;
 
@@ -91,12 +91,12 @@ enum ferry_status ofi_thread_open(struct ofi_mem *m)
 	           : FERRY_OK;
 }
 
-void ofi_thread_close(struct ofi_mem *m)
+void ferry_ofi_thread_close(struct ofi_mem *m)
 {
 	if (m->has_thread) {
 		pthread_mutex_lock(&m->lock);
 		m->stop = true;
-		ofi_ring(m);
+		ferry_ofi_ring(m);
 		pthread_mutex_unlock(&m->lock);
 		pthread_join(m->thread, NULL);
 	}

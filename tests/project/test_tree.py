@@ -25,6 +25,8 @@ FORBIDDEN = [
     ("typedef of a struct or enum", 
      r"\btypedef\s+(struct|enum|union)\b[^;(]*;"),
 ]
+# Puts back what a library that it opens has hooked.
+SIGNAL_FILES = {"src/fabric/ofi_signals.c"}
 ATOMIC = r"__atomic_|__sync_|\bstdatomic\b|\bmemory_order_|__threadfence"
 ASM = r"\basm\b|__asm"
 ORDER_FILES = {"src/core/order.h", "src/cuda/order.cuh", "src/cuda/copy.cuh"}
@@ -153,6 +155,9 @@ def library_keeps_quiet(root):
         code = tree.code_only(text)
         for why, pattern in FORBIDDEN:
             for match in re.finditer(pattern, code):
+                if (str(path.relative_to(root)) in SIGNAL_FILES
+                        and match.group(0) == "sigaction("):
+                    continue
                 yield (f"{tree.at(root, path, code, match.start())}: "
                        f"{match.group(0)}: {why}")
 
