@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fabric ofi: a network, through libfabric. A put is one remote write whose
- * immediate names the counter. The memory comes from the fabric of this
- * machine; what is on other machines is put to.
+ * Fabrics ofi and shm+ofi: a network, through libfabric. A put is one remote
+ * write whose immediate names the counter. In shm+ofi peers of the own host
+ * are loaded and stored, in ofi they are put to, too.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,23 +10,13 @@
 
 #include "../core/bits.h"
 #include "ofi_inner.h"
-#include "registry.h"
+#include "place.h"
 
 enum {
-	SCORE = 2,
+	SCORE = 40,
 	MAX_PUT_BYTES = 8 << 20, /* others get their turn between two */
 	NAP_NS = 1000000,        /* of a put without room, at most */
 };
-
-static const struct ferry_fabric_ops *inner_ops(const struct ferry_world *world,
-                                                char reason[FERRY_REASON_BYTES])
-{
-	if (ferry_fabric_local.probe(world, reason) > 0)
-		return &ferry_fabric_local;
-	if (ferry_fabric_shm.probe(world, reason) > 0)
-		return &ferry_fabric_shm;
-	return NULL;
-}
 
 /* What it would be here, for those who ask what there is. */
 static int probe_machine(char reason[FERRY_REASON_BYTES])
@@ -51,32 +41,53 @@ static int probe_machine(char reason[FERRY_REASON_BYTES])
 		         FI_MINOR(v), choice.provider,
 		         choice.info->domain_attr->name);
 		api.freeinfo(choice.info);
-		score = SCORE;
+		score = FERRY_SCORE_BY_NAME;
 	}
 	ferry_ofi_unload(&api);
 	return score;
 }
 
-static int probe(const struct ferry_world *world,
-                 char reason[FERRY_REASON_BYTES])
+/* Nobody loads it who will not use it. */
+static bool is_named(const struct ferry_world *world)
+{
+	const char *name = strrchr(world->ctx.opt.fabric, ':');
+
+	name = name ? name + 1 : world->ctx.opt.fabric;
+	return !strcmp(name, "ofi") || !strcmp(name, "shm+ofi");
+}
+
+static int probe_world(const struct ferry_world *world, int score,
+                       char reason[FERRY_REASON_BYTES])
 {
 	struct ferry_ofi_api api;
 
-	if (!world)
-		return probe_machine(reason);
-	if (!inner_ops(world, reason))
-		return 0;
-	/* Nobody loads it who will not use it. */
-	if (!strstr(world->ctx.opt.fabric, "ofi")) {
-		snprintf(reason, FERRY_REASON_BYTES,
-		         "all ranks are on one host: by name only");
+	if (score == FERRY_SCORE_BY_NAME && !is_named(world)) {
+		snprintf(reason, FERRY_REASON_BYTES, "by name only");
 		return 0;
 	}
 	if (!ferry_ofi_load(world->ctx.opt.ofi_library, &api, reason))
 		return 0;
 	ferry_ofi_unload(&api);
 	snprintf(reason, FERRY_REASON_BYTES, "libfabric is there");
-	return SCORE;
+	return score;
+}
+
+static int probe_ofi(const struct ferry_world *world,
+                     char reason[FERRY_REASON_BYTES])
+{
+	return world ? probe_world(world, FERRY_SCORE_BY_NAME, reason)
+	             : probe_machine(reason);
+}
+
+/* The one for several hosts. */
+static int probe_shm_ofi(const struct ferry_world *world,
+                         char reason[FERRY_REASON_BYTES])
+{
+	if (world)
+		return probe_world(
+			world, world->n_nodes > 1 ? SCORE : FERRY_SCORE_BY_NAME,
+			reason);
+	return probe_machine(reason) ? SCORE : 0;
 }
 
 static void close_ofi(struct ferry_fabric *fabric)
@@ -88,20 +99,28 @@ static void close_ofi(struct ferry_fabric *fabric)
 	if (f->choice.info)
 		f->api.freeinfo(f->choice.info);
 	ferry_ofi_unload(&f->api);
-	if (f->inner)
-		f->inner->ops->close(f->inner);
 	free(f->lost);
-	free(f);
+	ferry_net_close(fabric);
+}
+
+/* All ranks under one kernel, and nothing says that they live apart there. */
+static bool is_nearby(const struct ferry_world *world)
+{
+	return !world->ctx.opt.host[0] &&
+	       ferry_place_machine_ranks(world->places, world->n_ranks, 0) ==
+	               world->n_ranks;
 }
 
 static enum ferry_status open_library(struct ofi_fabric *f)
 {
-	struct ferry_ctx *ctx = &f->fabric.world->ctx;
+	struct ferry_world *world = f->net.wrap.fabric.world;
+	struct ferry_ctx *ctx = &world->ctx;
 	char reason[FERRY_REASON_BYTES];
 
 	if (!ferry_ofi_load(ctx->opt.ofi_library, &f->api, reason))
 		return ferry_fail(ctx, FERRY_UNSUPPORTED, "ofi: %s", reason);
-	if (!ferry_ofi_choose(&f->api, &ctx->opt, true, &f->choice, reason))
+	if (!ferry_ofi_choose(&f->api, &ctx->opt, is_nearby(world), &f->choice,
+	                      reason))
 		return ferry_fail(ctx, FERRY_UNSUPPORTED, "ofi: %s", reason);
 	const int err = f->api.fabric(f->choice.info->fabric_attr, &f->fid, f);
 
@@ -115,10 +134,11 @@ static enum ferry_status open_library(struct ofi_fabric *f)
 	return FERRY_OK;
 }
 
-static enum ferry_status open_ofi(struct ferry_world *world,
+static enum ferry_status open_net(struct ferry_world *world,
+                                  const struct ferry_fabric_ops *ops,
+                                  enum ferry_reach reach,
                                   struct ferry_fabric **fabric)
 {
-	char reason[FERRY_REASON_BYTES];
 	struct ofi_fabric *f = calloc(1, sizeof(*f));
 	enum ferry_status status;
 
@@ -129,17 +149,34 @@ static enum ferry_status open_ofi(struct ferry_world *world,
 		return ferry_fail(&world->ctx, FERRY_NOMEM,
 		                  "ofi: state of %d peers", world->n_ranks);
 	}
-	f->fabric.ops = &ferry_fabric_ofi;
-	f->fabric.world = world;
-	status = inner_ops(world, reason)->open(world, &f->inner);
-	if (status == FERRY_OK)
-		status = open_library(f);
+	f->net.wrap.fabric.ops = ops;
+	f->net.wrap.mem_bytes = sizeof(struct ofi_mem);
+	status = ferry_net_open(world, reach == FERRY_REACH_HOST, reach,
+	                        &f->net);
 	if (status != FERRY_OK) {
-		close_ofi(&f->fabric);
+		free(f->lost);
+		free(f);
 		return status;
 	}
-	*fabric = &f->fabric;
+	status = open_library(f);
+	if (status != FERRY_OK) {
+		close_ofi(&f->net.wrap.fabric);
+		return status;
+	}
+	*fabric = &f->net.wrap.fabric;
 	return FERRY_OK;
+}
+
+static enum ferry_status open_ofi(struct ferry_world *world,
+                                  struct ferry_fabric **fabric)
+{
+	return open_net(world, &ferry_fabric_ofi, FERRY_REACH_SELF, fabric);
+}
+
+static enum ferry_status open_shm_ofi(struct ferry_world *world,
+                                      struct ferry_fabric **fabric)
+{
+	return open_net(world, &ferry_fabric_shm_ofi, FERRY_REACH_HOST, fabric);
 }
 
 static void mem_destroy(struct ferry_mem *mem)
@@ -150,11 +187,9 @@ static void mem_destroy(struct ferry_mem *mem)
 	ferry_ofi_thread_close(m);
 	ferry_ofi_endpoint_close(m);
 	ferry_ofi_queue_close(m);
-	if (m->inner)
-		m->inner->ops->mem_destroy(m->inner);
 	pthread_cond_destroy(&m->room);
 	pthread_mutex_destroy(&m->lock);
-	free(m);
+	ferry_wrap_mem_destroy(mem);
 }
 
 static enum ferry_status mem_create(struct ferry_fabric *fabric,
@@ -162,33 +197,22 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric,
                                     struct ferry_mem **mem,
                                     uint8_t handle[FERRY_HANDLE_BYTES])
 {
-	struct ferry_fabric *inner = ((struct ofi_fabric *)fabric)->inner;
-	struct ofi_mem *m = calloc(1, sizeof(*m));
 	enum ferry_status status;
 
-	if (!m)
-		return ferry_fail(&fabric->world->ctx, FERRY_NOMEM,
-		                  "ofi: state of %zu bytes", sizeof(*m));
-	ferry_mem_init(&m->mem, fabric, control_bytes, data_bytes);
+	FERRY_TRY(ferry_wrap_mem_create(fabric, control_bytes, data_bytes, mem,
+	                                handle));
+	struct ofi_mem *m = ofi_mem(*mem);
+
 	m->cq_fd = -1;
 	m->bell_fd = -1;
 	pthread_mutex_init(&m->lock, NULL);
 	ferry_cond_init(&m->room);
-	status = inner->ops->mem_create(inner, control_bytes, data_bytes,
-	                                &m->inner, handle);
-	if (status == FERRY_OK) {
-		m->mem.control = m->inner->control;
-		m->mem.data = m->inner->data;
-		status = ferry_ofi_queue_open(m);
-	}
+	status = ferry_ofi_queue_open(m);
 	if (status == FERRY_OK)
 		status = ferry_ofi_endpoint_open(m, handle);
-	if (status != FERRY_OK) {
-		mem_destroy(&m->mem);
-		return status;
-	}
-	*mem = &m->mem;
-	return FERRY_OK;
+	if (status != FERRY_OK)
+		mem_destroy(*mem);
+	return status;
 }
 
 static enum ferry_status mem_attach(struct ferry_mem *mem,
@@ -196,35 +220,9 @@ static enum ferry_status mem_attach(struct ferry_mem *mem,
 {
 	struct ofi_mem *m = ofi_mem(mem);
 
-	m->inner->counters_offset = mem->counters_offset;
-	m->inner->n_signals = mem->n_signals;
-	FERRY_TRY(m->inner->ops->mem_attach(m->inner, handles));
+	FERRY_TRY(ferry_wrap_mem_attach(mem, handles));
 	FERRY_TRY(ferry_ofi_endpoint_attach(m, handles));
 	return ferry_ofi_thread_open(m);
-}
-
-static void mem_seal(struct ferry_mem *mem)
-{
-	struct ferry_mem *inner = ofi_mem(mem)->inner;
-
-	inner->ops->mem_seal(inner);
-}
-
-static bool is_self(const struct ferry_mem *mem, int32_t peer)
-{
-	return peer == mem->fabric->world->rank;
-}
-
-static uint32_t caps(const struct ferry_mem *mem, int32_t peer)
-{
-	if (is_self(mem, peer))
-		return ferry_fabric_caps_ldst(mem, peer);
-	return FERRY_CAP_SAME_HOST;
-}
-
-static void *control(const struct ferry_mem *mem, int32_t peer)
-{
-	return is_self(mem, peer) ? mem->control : NULL;
 }
 
 static size_t max_put(const struct ferry_mem *mem)
@@ -276,7 +274,7 @@ static enum ferry_status put(struct ferry_mem *mem, int32_t peer, size_t offset,
 	enum ferry_status status;
 	bool added = true;
 
-	if (is_self(mem, peer))
+	if (ferry_net_stores(mem, peer))
 		return ferry_fabric_put_ldst(mem, peer, offset, source, bytes,
 		                             signal);
 	pthread_mutex_lock(&m->lock);
@@ -338,28 +336,29 @@ static bool dead(struct ferry_fabric *fabric, int32_t peer)
 {
 	struct ofi_fabric *f = (struct ofi_fabric *)fabric;
 
-	return load_seq_u32(&f->lost[peer]) ||
-	       f->inner->ops->dead(f->inner, peer);
+	return load_seq_u32(&f->lost[peer]) || ferry_wrap_dead(fabric, peer);
 }
 
+#define SLOTS                                                                  \
+	.size = sizeof(struct ferry_fabric_ops), .close = close_ofi,           \
+	.mem_create = mem_create, .mem_attach = mem_attach,                    \
+	.mem_seal = ferry_wrap_mem_seal, .mem_destroy = mem_destroy,           \
+	.caps = ferry_net_caps, .control = ferry_net_control,                  \
+	.data = ferry_fabric_data_behind, .max_put = max_put, .put = put,      \
+	.kick = kick, .flushed = flushed, .progress = progress, .dead = dead
+
 const struct ferry_fabric_ops ferry_fabric_ofi = {
-	.size = sizeof(struct ferry_fabric_ops),
+	SLOTS,
 	.name = "ofi",
 	.summary = "networks, through libfabric",
-	.probe = probe,
+	.probe = probe_ofi,
 	.open = open_ofi,
-	.close = close_ofi,
-	.mem_create = mem_create,
-	.mem_attach = mem_attach,
-	.mem_seal = mem_seal,
-	.mem_destroy = mem_destroy,
-	.caps = caps,
-	.control = control,
-	.data = ferry_fabric_data_behind,
-	.max_put = max_put,
-	.put = put,
-	.kick = kick,
-	.flushed = flushed,
-	.progress = progress,
-	.dead = dead,
+};
+
+const struct ferry_fabric_ops ferry_fabric_shm_ofi = {
+	SLOTS,
+	.name = "shm+ofi",
+	.summary = "stores inside a host, libfabric between hosts",
+	.probe = probe_shm_ofi,
+	.open = open_shm_ofi,
 };

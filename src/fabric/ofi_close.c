@@ -15,7 +15,7 @@ enum {
 
 static bool is_gone(struct ofi_mem *m, int32_t peer)
 {
-	struct ferry_fabric *fabric = m->mem.fabric;
+	struct ferry_fabric *fabric = m->net.wrap.mem.fabric;
 
 	return m->peers[peer].failed || ferry_ofi_peer_has_told(m, peer) ||
 	       fabric->ops->dead(fabric, peer);
@@ -25,7 +25,7 @@ static bool is_gone(struct ofi_mem *m, int32_t peer)
 static bool ask(struct ofi_mem *m, int32_t peer)
 {
 	struct ofi_peer *p = &m->peers[peer];
-	struct iovec nothing = {.iov_base = m->mem.control};
+	struct iovec nothing = {.iov_base = m->net.wrap.mem.control};
 	struct fi_rma_iov there = {
 		.addr = p->base[OFI_CONTROL],
 		.key = p->key[OFI_CONTROL],
@@ -78,7 +78,7 @@ static bool is_waiting(struct ofi_mem *m)
 void ferry_ofi_settle(struct ofi_mem *m)
 {
 	const uint64_t deadline = ferry_deadline_ns(SETTLE_MS);
-	struct ferry_fabric *fabric = m->mem.fabric;
+	struct ferry_fabric *fabric = m->net.wrap.mem.fabric;
 	const bool killed = fabric->ops->dead(fabric, ofi_world(m)->rank);
 
 	if (!ofi_fabric(m)->choice.is_stream || killed || !m->has_thread)

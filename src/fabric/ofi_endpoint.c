@@ -13,20 +13,21 @@
 #include "../core/bits.h"
 #include "ofi_inner.h"
 
-/* Lies at the end of a handle, behind what the inner fabric has there. */
+enum { PROVIDER_BYTES = 16 }; /* of its name, for a refusal */
+
+/* What a network's part of a handle holds. */
 struct ofi_handle {
 	uint64_t key[OFI_PARTS];
 	uint64_t base[OFI_PARTS];
-	uint64_t max_put;
-	char provider[FERRY_OFI_NAME_BYTES];
+	char provider[PROVIDER_BYTES]; /* its beginning */
+	uint32_t max_put;
 	uint32_t name_bytes;
 	uint8_t name[OFI_NAME_BYTES];
 };
 
-enum { HANDLE_AT = FERRY_HANDLE_BYTES - sizeof(struct ofi_handle) };
-
-_Static_assert(sizeof(struct ofi_handle) <= FERRY_HANDLE_BYTES / 2 + 40,
-               "the inner fabric's handle must fit, too");
+_Static_assert(sizeof(struct ofi_handle) <=
+                       FERRY_HANDLE_BYTES - FERRY_NET_HANDLE_AT,
+               "it comes behind the handle of the memory");
 
 enum ferry_status ferry_ofi_fail(struct ferry_ctx *ctx,
                                  const struct ofi_fabric *f, int err,
@@ -39,12 +40,14 @@ enum ferry_status ferry_ofi_fail(struct ferry_ctx *ctx,
 
 static void *part_base(const struct ofi_mem *m, int part)
 {
-	return part == OFI_CONTROL ? m->mem.control : m->mem.data;
+	return part == OFI_CONTROL ? m->net.wrap.mem.control
+	                           : m->net.wrap.mem.data;
 }
 
 static size_t part_bytes(const struct ofi_mem *m, int part)
 {
-	return part == OFI_CONTROL ? m->mem.control_bytes : m->mem.data_bytes;
+	return part == OFI_CONTROL ? m->net.wrap.mem.control_bytes
+	                           : m->net.wrap.mem.data_bytes;
 }
 
 static bool has_mr_mode(const struct ofi_mem *m, int mode)
@@ -161,7 +164,7 @@ static enum ferry_status fill_handle(struct ofi_mem *m,
 	if (err)
 		return ferry_ofi_fail(&ofi_world(m)->ctx, f, err, "fi_getname");
 	handle->name_bytes = (uint32_t)bytes;
-	handle->max_put = f->max_put;
+	handle->max_put = (uint32_t)f->max_put;
 	memcpy(handle->provider, f->choice.provider, sizeof(handle->provider));
 	for (int i = 0; i < OFI_PARTS; i++) {
 		handle->key[i] = fi_mr_key(m->mr[i]);
@@ -183,7 +186,7 @@ enum ferry_status ferry_ofi_endpoint_open(struct ofi_mem *m,
 		status = register_part(m, i);
 	if (status == FERRY_OK)
 		status = fill_handle(m, &own);
-	memcpy(handle + HANDLE_AT, &own, sizeof(own));
+	memcpy(handle + FERRY_NET_HANDLE_AT, &own, sizeof(own));
 	return status;
 }
 
@@ -201,7 +204,7 @@ static enum ferry_status attach_peer(struct ofi_mem *m, int32_t rank,
 			ctx, FERRY_MISMATCH,
 			"ofi: rank %d uses provider %.*s, rank %d %s: "
 			"set FERRY_OFI_PROVIDER",
-			rank, FERRY_OFI_NAME_BYTES, handle->provider,
+			rank, PROVIDER_BYTES, handle->provider,
 			ofi_world(m)->rank, f->choice.provider);
 	if (handle->max_put != f->max_put)
 		return ferry_fail(
@@ -228,7 +231,8 @@ enum ferry_status ferry_ofi_endpoint_attach(struct ofi_mem *m,
 
 	for (int32_t r = 0; r < ofi_world(m)->n_ranks; r++) {
 		memcpy(&handle,
-		       handles + (size_t)r * FERRY_HANDLE_BYTES + HANDLE_AT,
+		       handles + (size_t)r * FERRY_HANDLE_BYTES +
+		               FERRY_NET_HANDLE_AT,
 		       sizeof(handle));
 		FERRY_TRY(attach_peer(m, r, &handle));
 	}

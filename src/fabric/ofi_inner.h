@@ -18,8 +18,8 @@
 #include <pthread.h>
 
 #include "../core/thread.h"
+#include "net.h"
 #include "ofi_choice.h"
-#include "segment.h"
 
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
@@ -32,12 +32,11 @@ enum {
 	OFI_DATA,
 	OFI_PARTS, /* of a memory, registered one by one */
 	OFI_TEXT_BYTES = 200,
-	OFI_NAME_BYTES = 80, /* address of an endpoint */
+	OFI_NAME_BYTES = 64, /* address of an endpoint */
 };
 
 struct ofi_fabric {
-	struct ferry_fabric fabric;
-	struct ferry_fabric *inner; /* brings the memory */
+	struct ferry_net net;
 	struct ferry_ofi_api api;
 	struct ferry_ofi_choice choice;
 	struct fid_fabric *fid;
@@ -75,8 +74,7 @@ struct ofi_peer {
 };
 
 struct ofi_mem {
-	struct ferry_mem mem;
-	struct ferry_mem *inner;
+	struct ferry_net_mem net;
 	struct fid_domain *domain;
 	struct fid_ep *ep;
 	struct fid_cq *cq;
@@ -109,12 +107,12 @@ static inline struct ofi_mem *ofi_mem(struct ferry_mem *mem)
 
 static inline struct ofi_fabric *ofi_fabric(const struct ofi_mem *m)
 {
-	return (struct ofi_fabric *)m->mem.fabric;
+	return (struct ofi_fabric *)m->net.wrap.mem.fabric;
 }
 
 static inline struct ferry_world *ofi_world(const struct ofi_mem *m)
 {
-	return m->mem.fabric->world;
+	return m->net.wrap.mem.fabric->world;
 }
 
 /* Words for a call of libfabric that returned `err` < 0. */

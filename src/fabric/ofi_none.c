@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fabric ofi in a build without the headers of libfabric: it says so. */
+/* Fabrics ofi and shm+ofi in a build without libfabric: they say so. */
 #include <stdio.h>
 
 #include "registry.h"
@@ -21,24 +21,25 @@ static enum ferry_status open_none(struct ferry_world *world,
 	                  "ofi: this ferry was built without libfabric");
 }
 
+#define SLOTS                                                                  \
+	.size = sizeof(struct ferry_fabric_ops), .probe = probe,               \
+	.open = open_none, .close = ferry_wrap_close,                          \
+	.mem_create = ferry_wrap_mem_create,                                   \
+	.mem_attach = ferry_wrap_mem_attach, .mem_seal = ferry_wrap_mem_seal,  \
+	.mem_destroy = ferry_wrap_mem_destroy, .caps = ferry_wrap_caps,        \
+	.control = ferry_wrap_control, .data = ferry_wrap_data,                \
+	.max_put = ferry_wrap_max_put, .put = ferry_wrap_put,                  \
+	.kick = ferry_wrap_kick, .flushed = ferry_wrap_flushed,                \
+	.progress = ferry_wrap_progress, .dead = ferry_wrap_dead
+
 const struct ferry_fabric_ops ferry_fabric_ofi = {
-	.size = sizeof(struct ferry_fabric_ops),
+	SLOTS,
 	.name = "ofi",
 	.summary = "networks, through libfabric",
-	.probe = probe,
-	.open = open_none,
-	.close = ferry_wrap_close,
-	.mem_create = ferry_wrap_mem_create,
-	.mem_attach = ferry_wrap_mem_attach,
-	.mem_seal = ferry_wrap_mem_seal,
-	.mem_destroy = ferry_wrap_mem_destroy,
-	.caps = ferry_wrap_caps,
-	.control = ferry_wrap_control,
-	.data = ferry_wrap_data,
-	.max_put = ferry_wrap_max_put,
-	.put = ferry_wrap_put,
-	.kick = ferry_wrap_kick,
-	.flushed = ferry_wrap_flushed,
-	.progress = ferry_wrap_progress,
-	.dead = ferry_wrap_dead,
+};
+
+const struct ferry_fabric_ops ferry_fabric_shm_ofi = {
+	SLOTS,
+	.name = "shm+ofi",
+	.summary = "stores inside a host, libfabric between hosts",
 };

@@ -24,10 +24,11 @@ enum {
 
 bool ferry_ofi_peer_has_told(const struct ofi_mem *m, int32_t peer)
 {
-	const unsigned char *control = m->mem.control;
+	const unsigned char *control = m->net.wrap.mem.control;
 	const uint64_t *counters =
 		(const uint64_t *)(const void *)(control +
-	                                         m->mem.counters_offset);
+	                                         m->net.wrap.mem
+	                                                 .counters_offset);
 
 	return load_seq_u64(&counters[FERRY_SIGNAL_VERDICT + peer]) > 0;
 }
@@ -63,17 +64,17 @@ void ferry_ofi_ring(struct ofi_mem *m)
 static void arrived(struct ofi_mem *m, uint64_t immediate)
 {
 	/* A stranger's, or of another program: the provider asks nobody. */
-	if (immediate >= m->mem.n_signals)
+	if (immediate >= m->net.wrap.mem.n_signals)
 		return;
-	ferry_mem_raise(m->mem.control, m->mem.counters_offset,
-	                (uint32_t)immediate);
+	ferry_net_arrived(&m->net.wrap.mem, (uint32_t)immediate);
 }
 
 static void *descriptor(const struct ofi_mem *m, const void *source)
 {
-	const uintptr_t data = (uintptr_t)m->mem.data;
+	const uintptr_t data = (uintptr_t)m->net.wrap.mem.data;
 	const uintptr_t at = (uintptr_t)source;
-	const bool in_data = at >= data && at - data < m->mem.data_bytes;
+	const bool in_data =
+		at >= data && at - data < m->net.wrap.mem.data_bytes;
 
 	return fi_mr_desc(m->mr[in_data ? OFI_DATA : OFI_CONTROL]);
 }
@@ -83,9 +84,10 @@ static ssize_t hand_over(struct ofi_mem *m, int32_t peer,
                          const struct ofi_entry *e)
 {
 	const struct ofi_peer *p = &m->peers[peer];
-	const int part = e->offset >= m->mem.control_bytes;
-	const uint64_t at = e->offset - (part ? m->mem.control_bytes : 0);
-	const void *source = e->bytes ? e->source : m->mem.control;
+	const int part = e->offset >= m->net.wrap.mem.control_bytes;
+	const uint64_t at =
+		e->offset - (part ? m->net.wrap.mem.control_bytes : 0);
+	const void *source = e->bytes ? e->source : m->net.wrap.mem.control;
 	struct ofi_op *op = ferry_ofi_op_take(m, peer);
 
 	if (!op)
@@ -103,7 +105,7 @@ static ssize_t hand_over(struct ofi_mem *m, int32_t peer,
 static void stuck(struct ofi_mem *m, int32_t peer)
 {
 	struct ofi_peer *p = &m->peers[peer];
-	struct ferry_fabric *fabric = m->mem.fabric;
+	struct ferry_fabric *fabric = m->net.wrap.mem.fabric;
 	const uint64_t now = ferry_now_ns();
 
 	if (!p->stuck_ns)

@@ -19,6 +19,7 @@ const struct ferry_fabric_ops *const ferry_fabrics[] = {
 	&ferry_fabric_wire,
 	&ferry_fabric_shm_wire,
 	&ferry_fabric_ofi,
+	&ferry_fabric_shm_ofi,
 	NULL,
 };
 

@@ -13,6 +13,7 @@ extern const struct ferry_fabric_ops ferry_fabric_nvshmem;
 extern const struct ferry_fabric_ops ferry_fabric_local;
 extern const struct ferry_fabric_ops ferry_fabric_shm;
 extern const struct ferry_fabric_ops ferry_fabric_ofi;
+extern const struct ferry_fabric_ops ferry_fabric_shm_ofi;
 extern const struct ferry_fabric_ops ferry_fabric_wire;
 extern const struct ferry_fabric_ops ferry_fabric_shm_wire;
 

@@ -14,6 +14,8 @@ const struct fault_setting fault_settings[] = {
 	{"hosts of 2", "shm+wire", RANKS_PROCESSES, "RANKS_PER_HOST=2"},
 	{"ofi threads", "ofi", RANKS_THREADS, ""},
 	{"ofi processes", "ofi", RANKS_PROCESSES, ""},
+	{"ofi between hosts of 2", "shm+ofi", RANKS_PROCESSES,
+         "RANKS_PER_HOST=2"},
 	{NULL, NULL, RANKS_THREADS, NULL},
 };
 
