@@ -146,6 +146,8 @@ void ferry_ofi_op_give(struct ofi_mem *m, struct ofi_op *op);
 
 /* Hands over what can be, reads completions; true when anything moved. */
 bool ferry_ofi_drive(struct ofi_mem *m);
+/* Begins connections to peers; once, before anything else. */
+void ferry_ofi_greet(struct ofi_mem *m);
 /* The peer is not reached any more; what is put to it is lost. */
 void ferry_ofi_peer_failed(struct ofi_mem *m, int32_t peer, const char *why);
 /* Has the peer closed, or told why it goes? */

@@ -101,6 +101,31 @@ static ssize_t hand_over(struct ofi_mem *m, int32_t peer,
 	return err;
 }
 
+/*
+ * Writes nothing to peers above, so that connections are there before they are
+ * needed: they take milliseconds, and a failure must spread faster. One end is
+ * enough, and both at once would be in each other's way.
+ */
+void ferry_ofi_greet(struct ofi_mem *m)
+{
+	const struct ferry_world *world = ofi_world(m);
+	const struct ferry_mem *mem = &m->net.wrap.mem;
+
+	for (int32_t r = world->rank + 1; r < world->n_ranks; r++) {
+		const struct ofi_peer *p = &m->peers[r];
+		struct ofi_op *op = NULL;
+
+		if (!ferry_net_stores(mem, r))
+			op = ferry_ofi_op_take(m, r);
+		/* Trying is enough: a connection begins with it. */
+		if (op && fi_write(m->ep, mem->control, 0,
+		                   descriptor(m, mem->control), p->address,
+		                   p->base[OFI_CONTROL], p->key[OFI_CONTROL],
+		                   &op->context))
+			ferry_ofi_op_give(m, op);
+	}
+}
+
 /* A peer that takes nothing: for how long, and is that to be expected? */
 static void stuck(struct ofi_mem *m, int32_t peer)
 {

@@ -62,6 +62,7 @@ static void *run(void *arg)
 
 	prctl(PR_SET_TIMERSLACK, SLACK_NS);
 	pthread_mutex_lock(&m->lock);
+	ferry_ofi_greet(m);
 	while (!m->stop) {
 		if (ferry_ofi_drive(m)) {
 			/* Others may want the lock. */

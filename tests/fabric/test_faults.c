@@ -398,8 +398,9 @@ static void late(struct rank *rank)
 static void test_late(void **state)
 {
 	const struct fault_setting *setting = *state;
-	struct late how =
-		strstr(setting->fabric, "wire") ? late_in_turns : late_elected;
+	const bool in_turns = strstr(setting->fabric, "wire") ||
+	                      strstr(setting->fabric, "ofi");
+	struct late how = in_turns ? late_in_turns : late_elected;
 
 	run(setting,
 	    (struct ranks){

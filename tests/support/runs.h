@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { RUNS_MAX = 128 };
+enum { RUNS_MAX = 256 };
 
 struct runs {
 	int n;
