@@ -135,10 +135,7 @@ static enum ferry_status plan(struct ferry_engine *e, const struct fits *fits)
 	                  moe->world->cuda_device, fits->n_sms * least);
 }
 
-/*
- * Streams share a few queues of the device, in which a kernel that waits holds
- * up what is behind it; those of another priority have queues of their own.
- */
+/* A channel that opens zeroes its memory before kernels that do not run yet. */
 static cudaError_t open_stream(cudaStream_t *stream)
 {
 	int least = 0, greatest = 0;
