@@ -233,7 +233,7 @@ static void give(struct ferry_hub *hub, struct ferry_hub_conn *conn)
 	memcpy(&head, reader->body, sizeof(head));
 	memcpy(hub->gather + bytes * (size_t)rank, reader->body + sizeof(head),
 	       bytes);
-	wait_add(hub, rank, head.left_ns, head.left_ns / 1000000);
+	wait_add(hub, rank, head.left_ns, (head.left_ns + 500000) / 1000000);
 	if (hub->n_absent == 0)
 		round_end(hub);
 	else

@@ -70,6 +70,7 @@ struct ofi_peer {
 	uint64_t stuck_ns;         /* since when it takes nothing, 0: it does */
 	bool failed;               /* what is put to it is lost */
 	bool written;              /* since its endpoint was there */
+	bool bytes_gone;           /* of the first entry: see hand_over */
 	char text[OFI_TEXT_BYTES]; /* why it failed */
 };
 

@@ -79,25 +79,60 @@ static void *descriptor(const struct ofi_mem *m, const void *source)
 	return fi_mr_desc(m->mr[in_data ? OFI_DATA : OFI_CONTROL]);
 }
 
-/* 0, -FI_EAGAIN or another error. */
-static ssize_t hand_over(struct ofi_mem *m, int32_t peer,
-                         const struct ofi_entry *e)
+/* The bytes of an entry alone, or its immediate alone, or both in one. */
+static ssize_t write_entry(struct ofi_mem *m, int32_t peer,
+                           const struct ofi_entry *e, bool bytes,
+                           bool immediate)
 {
 	const struct ofi_peer *p = &m->peers[peer];
 	const int part = e->offset >= m->net.wrap.mem.control_bytes;
-	const uint64_t at =
-		e->offset - (part ? m->net.wrap.mem.control_bytes : 0);
-	const void *source = e->bytes ? e->source : m->net.wrap.mem.control;
+	const uint64_t at = p->base[part] + e->offset -
+	                    (part ? m->net.wrap.mem.control_bytes : 0);
+	const void *source =
+		bytes && e->bytes ? e->source : m->net.wrap.mem.control;
+	const size_t n = bytes ? e->bytes : 0;
 	struct ofi_op *op = ferry_ofi_op_take(m, peer);
+	ssize_t err;
 
 	if (!op)
 		return -FI_EAGAIN;
-	const ssize_t err = fi_writedata(
-		m->ep, source, e->bytes, descriptor(m, source), e->immediate,
-		p->address, p->base[part] + at, p->key[part], &op->context);
-
+	if (immediate)
+		err = fi_writedata(m->ep, source, n, descriptor(m, source),
+		                   e->immediate, p->address, at, p->key[part],
+		                   &op->context);
+	else
+		err = fi_write(m->ep, source, n, descriptor(m, source),
+		               p->address, at, p->key[part], &op->context);
 	if (err)
 		ferry_ofi_op_give(m, op);
+	return err;
+}
+
+/*
+ * 0, -FI_EAGAIN or another error.
+ *
+ * The provider of TCP (1.17, and as its source has it those up to today) may
+ * not be left with half a write that carries an immediate: when the connection
+ * ends, because the peer died or this rank closes, it reports a failure of a
+ * context that does not exist, and the layer above it, ofi_rxm, reads that.
+ * There the bytes go first, by themselves, and then the immediate with none:
+ * it is there or it is not. TCP keeps them in this order.
+ */
+static ssize_t hand_over(struct ofi_mem *m, int32_t peer,
+                         const struct ofi_entry *e)
+{
+	struct ofi_peer *p = &m->peers[peer];
+	const bool apart = ofi_fabric(m)->choice.is_stream && e->bytes;
+	ssize_t err = 0;
+
+	if (!apart)
+		return write_entry(m, peer, e, true, true);
+	if (!p->bytes_gone)
+		err = write_entry(m, peer, e, true, false);
+	if (err)
+		return err;
+	err = write_entry(m, peer, e, false, true);
+	p->bytes_gone = err == -FI_EAGAIN;
 	return err;
 }
 

@@ -103,6 +103,7 @@ static void find_hosts(const char *program)
 	    sscanf(run_args.link, "%u,%u,%u,%u", &link.delay_us,
 	           &link.jitter_us, &link.loss_ppm, &link.twice_ppm) != 4)
 		usage(program, run_args.link);
+	hosted_need_fabric(run_args.fabric);
 	namespaces_need(&hosts, run_args.hosts, run_args.link ? &link : NULL);
 	hosted_use(&hosts);
 }

@@ -4,7 +4,7 @@
 #include "hosted.h"
 
 const struct conf_setting conf_settings[] = {
-	{"shm+wire", RANKS_PROCESSES, "", true},
+	{"shm+ofi", RANKS_PROCESSES, "", true},
 	{NULL, RANKS_THREADS, NULL, false},
 };
 
@@ -14,6 +14,7 @@ static struct namespaces hosts;
 
 void conf_begin(void)
 {
+	hosted_need_fabric("shm+ofi");
 	namespaces_need(&hosts, 2, NULL);
 	hosted_use(&hosts);
 }

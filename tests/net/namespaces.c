@@ -115,6 +115,10 @@ static void *make(void *arg)
 		ns->fds[h] = fresh(o);
 	for (int h = 0; h < ns->n_hosts && !o->step; h++)
 		connect_host(o, h);
+	for (int h = 0; h < ns->n_hosts && !o->step; h++) {
+		setns(ns->fds[h], CLONE_NEWNET);
+		step(o, "a device at work", plumb_wait(device));
+	}
 	return NULL;
 }
 

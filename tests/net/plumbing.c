@@ -11,6 +11,7 @@
 #include <linux/sockios.h>
 #include <linux/veth.h>
 #include <net/if.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,6 +66,21 @@ bool plumb_up(const char *name, bool up)
 	r.ifr_flags =
 		(short)(up ? r.ifr_flags | IFF_UP : r.ifr_flags & ~IFF_UP);
 	return control(SIOCSIFFLAGS, &r);
+}
+
+bool plumb_wait(const char *name)
+{
+	struct ifreq r = named(name);
+
+	for (int i = 0; i < 3000; i++) {
+		if (!control(SIOCGIFFLAGS, &r))
+			return false;
+		if (r.ifr_flags & IFF_RUNNING)
+			return true;
+		poll(NULL, 0, 1);
+	}
+	errno = ETIMEDOUT;
+	return false;
 }
 
 static bool set_inet(unsigned long request, const char *name, const char *text)

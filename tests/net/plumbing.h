@@ -19,5 +19,10 @@ int plumb_tun(const char *name);
 /* Of 24 bits of network. */
 bool plumb_address(const char *name, const char *address);
 bool plumb_up(const char *name, bool up);
+/*
+ * Waits until the kernel has noticed that the other end is there, too: up to a
+ * second. Before that libfabric does not see the device.
+ */
+bool plumb_wait(const char *name);
 
 #endif
