@@ -38,6 +38,8 @@ struct bench_case {
 	enum ferry_device device;
 	enum ferry_path path; /* CUDA; 0: auto */
 	int32_t max_sms;      /* CUDA; 0: all */
+	const int32_t *host; /* [n_ranks] equal for ranks of one host; NULL: all
+	                       * are on one. For checks of combine per-host */
 };
 
 /* Step 0 is timed; step 1 has other data and is only checked. */

@@ -10,7 +10,6 @@
 #include "alloc.h"
 #include "bench_rank.h"
 #include "core/clock.h"
-#include "fabric/place.h"
 #include "opt.h"
 
 /* What one rank leaves behind, beside its samples. */
@@ -105,31 +104,35 @@ static bool measure(struct bench_rank *rank, const struct bench_work *work)
 	return true;
 }
 
-static int32_t first_of_host(const struct ferry_world *world)
+/* The shape as this world sees it. */
+static bool run_shape(const struct crew_member *me,
+                      const struct bench_work *work, struct ferry_world *world)
 {
-	int32_t r = 0;
+	struct bench_case shape = *work->shape;
+	int32_t *host = bench_hosts_of(world);
+	struct bench_rank rank;
 
-	while (!ferry_place_same_host(&world->places[r],
-	                              &world->places[world->rank]))
-		r++;
-	return r;
+	shape.host = host;
+	work->tallies[me->rank].host = host[me->rank];
+	const bool good = bench_rank_open(&rank, me, &shape, world) &&
+	                  measure(&rank, work);
+
+	bench_rank_close(&rank);
+	free(host);
+	return good;
 }
 
 static int ferry_body(const struct crew_member *me, void *arg)
 {
 	const struct bench_work *work = arg;
 	struct ferry_world *world;
-	struct bench_rank rank;
 
 	if (!crew_open(me, 0, &world))
 		return EXIT_FAILED;
 	snprintf(work->tallies[me->rank].fabric, sizeof(work->tallies->fabric),
 	         "%s", ferry_world_fabric(world));
-	work->tallies[me->rank].host = first_of_host(world);
-	const bool good = bench_rank_open(&rank, me, work->shape, world) &&
-	                  measure(&rank, work);
+	const bool good = run_shape(me, work, world);
 
-	bench_rank_close(&rank);
 	ferry_world_close(world);
 	return good ? EXIT_GOOD : EXIT_FAILED;
 }

@@ -7,7 +7,8 @@
 #include "job.h"
 
 const char *const bench_dtype_names[] = {"bf16", "fp8", "fp8-in", NULL};
-const char *const bench_combine_names[] = {"exact", "reduced", NULL};
+const char *const bench_combine_names[] = {"exact", "reduced", "per-host",
+                                           NULL};
 const char *const bench_layout_names[] = {"padded", "packed", "token", NULL};
 const char *const bench_routing_names[] = {"uniform", "zipf", "one", NULL};
 const char *const bench_bind_names[] = {"core", "none", NULL};
@@ -216,6 +217,14 @@ int bench_options_check(struct bench_options *o)
 		                    ", allowed is at most the %" PRId64
 		                    " of --experts",
 		                    o->topk, o->experts);
+	if (o->combine == FERRY_PER_HOST &&
+	    (o->device == FERRY_DEVICE_CUDA || o->raw ||
+	     o->baseline != BENCH_BASELINE_NONE))
+		return opt_complain(
+			&bench_command, "--combine per-host has no %s",
+			o->device == FERRY_DEVICE_CUDA ? "--device cuda"
+			: o->raw                       ? "--raw"
+						       : "--baseline");
 	if (o->device == FERRY_DEVICE_CUDA)
 		return check_cuda(o);
 	if (name)

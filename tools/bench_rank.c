@@ -6,6 +6,19 @@
 #include <string.h>
 
 #include "alloc.h"
+#include "fabric/place.h"
+
+int32_t *bench_hosts_of(const struct ferry_world *world)
+{
+	const int32_t n = world->n_ranks;
+	int32_t *host = alloc_or_exit((size_t)n, sizeof(*host));
+
+	for (int32_t r = 0; r < n; r++)
+		while (!ferry_place_same_host(&world->places[host[r]],
+		                              &world->places[r]))
+			host[r]++;
+	return host;
+}
 
 void bench_configure(const struct bench_case *c,
                      struct ferry_moe_config *config)

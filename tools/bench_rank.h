@@ -28,6 +28,9 @@ struct bench_rank {
 	bool presummed;
 };
 
+/* [n_ranks] the first rank of each one's host; free() it. */
+int32_t *bench_hosts_of(const struct ferry_world *world);
+
 /* The channel that serves a shape. */
 void bench_configure(const struct bench_case *c,
                      struct ferry_moe_config *config);

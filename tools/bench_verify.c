@@ -188,7 +188,7 @@ void bench_run_experts(const struct bench_case *c,
 struct sum_scratch {
 	uint16_t *raw, *y, *part; /* [hidden] */
 	uint8_t *packed;
-	float *sum, *part_sum;
+	float *sum, *part_sum, *host_sum;
 	float *scales; /* [blocks] */
 };
 
@@ -202,6 +202,7 @@ static void scratch_make(struct sum_scratch *s, const struct bench_case *c)
 	s->packed = alloc_or_exit(n, sizeof(*s->packed));
 	s->sum = alloc_or_exit(n, sizeof(*s->sum));
 	s->part_sum = alloc_or_exit(n, sizeof(*s->part_sum));
+	s->host_sum = alloc_or_exit(n, sizeof(*s->host_sum));
 	s->scales = alloc_or_exit((size_t)bench_scales(c), sizeof(*s->scales));
 }
 
@@ -213,6 +214,7 @@ static void scratch_free(struct sum_scratch *s)
 	free(s->packed);
 	free(s->sum);
 	free(s->part_sum);
+	free(s->host_sum);
 	free(s->scales);
 }
 
@@ -236,33 +238,71 @@ static bool add_choices(const struct bench_case *c, const struct sum_scratch *s,
 	return any;
 }
 
+/* Adds the rounded part of a rank to sum; false when it has none. */
+static bool add_part(const struct bench_case *c, const struct sum_scratch *s,
+                     const int32_t *ids, const float *weights, int32_t rank,
+                     float *sum)
+{
+	memset(s->part_sum, 0, sizeof(float) * (size_t)c->hidden);
+	if (!add_choices(c, s, ids, weights, rank, s->part_sum))
+		return false;
+	round_row(s->part, s->part_sum, c->hidden);
+	bench_add_weighted(sum, s->part, 0, 1, c->hidden);
+	return true;
+}
+
+/*
+ * The same of all ranks of the host of `first`, rounded once more, in the place
+ * of the first of them that has a part.
+ */
+static void add_host(const struct bench_case *c, const struct sum_scratch *s,
+                     const int32_t *ids, const float *weights, int32_t first)
+{
+	const int32_t host = c->host[first];
+
+	memset(s->host_sum, 0, sizeof(float) * (size_t)c->hidden);
+	for (int32_t r = 0; r < c->n_ranks; r++)
+		if (c->host[r] == host &&
+		    add_part(c, s, ids, weights, r, s->host_sum) && r < first)
+			return; /* it had its place before */
+	round_row(s->part, s->host_sum, c->hidden);
+	bench_add_weighted(s->sum, s->part, 0, 1, c->hidden);
+}
+
+static bool has_part(const struct bench_case *c, const int32_t *ids,
+                     int32_t rank)
+{
+	for (int32_t k = 0; k < c->topk; k++)
+		if (ids[k] >= 0 && bench_owner(c, ids[k]) == rank)
+			return true;
+	return false;
+}
+
 static void expected_sum(const struct bench_case *c, struct sum_scratch *s,
-                         const void *row, const int32_t *ids,
+                         int32_t rank, const void *row, const int32_t *ids,
                          const float *weights)
 {
-	const size_t bytes = sizeof(float) * (size_t)c->hidden;
+	const bool hosts = c->combine == FERRY_PER_HOST && c->host;
 
 	bench_decode(c, row, s->scales, s->y);
-	memset(s->sum, 0, bytes);
+	memset(s->sum, 0, sizeof(float) * (size_t)c->hidden);
 	if (c->combine == FERRY_EXACT) {
 		add_choices(c, s, ids, weights, -1, s->sum);
 		return;
 	}
-	for (int32_t r = 0; r < c->n_ranks; r++) {
-		memset(s->part_sum, 0, bytes);
-		if (!add_choices(c, s, ids, weights, r, s->part_sum))
-			continue;
-		round_row(s->part, s->part_sum, c->hidden);
-		bench_add_weighted(s->sum, s->part, 0, 1, c->hidden);
-	}
+	for (int32_t r = 0; r < c->n_ranks; r++)
+		if (!hosts || c->host[r] == c->host[rank])
+			add_part(c, s, ids, weights, r, s->sum);
+		else if (has_part(c, ids, r))
+			add_host(c, s, ids, weights, r);
 }
 
 /* The sum of token t is what out has? */
 static int64_t check_sum(const struct bench_case *c, struct sum_scratch *s,
-                         const void *row, const int32_t *ids,
+                         int32_t rank, const void *row, const int32_t *ids,
                          const float *weights, const uint16_t *out)
 {
-	expected_sum(c, s, row, ids, weights);
+	expected_sum(c, s, rank, row, ids, weights);
 	round_row(s->part, s->sum, c->hidden);
 	return count_wrong(out, s->part, (size_t)c->hidden * sizeof(*out),
 	                   sizeof(*out));
@@ -285,7 +325,8 @@ int64_t bench_check_sums(const struct bench_case *c, int32_t rank,
 		const void *row = expected_row(c, rank, step, t, s.raw,
 		                               s.packed, s.scales);
 
-		wrong += check_sum(c, &s, row, ids + first, weights + first,
+		wrong += check_sum(c, &s, rank, row, ids + first,
+		                   weights + first,
 		                   out + (size_t)t * (size_t)c->hidden);
 	}
 	scratch_free(&s);

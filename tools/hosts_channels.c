@@ -5,10 +5,12 @@
  * to all.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bench_options.h"
 #include "bench_rank.h"
+#include "fabric/world.h"
 #include "hosts.h"
 
 enum { TOKENS = 12, HIDDEN = 1200, TOPK = 4 };
@@ -61,12 +63,26 @@ static void say_why(struct hosts_mode *mode)
 	snprintf(mode->text, sizeof(mode->text), "%s", ferry_last_error());
 }
 
+/* Can hosts add up what they send? As ferry_moe_open will say. */
+static bool adds(const struct ferry_world *world)
+{
+	return world->n_nodes == 1 ||
+	       (strchr(ferry_world_fabric(world), '+') &&
+	        strcmp(world->ctx.opt.hierarchy, "off") != 0);
+}
+
 /* Is it legal in this world? Asked without peers, the same on all ranks. */
-static bool is_legal(const struct bench_case *c, struct hosts_mode *mode)
+static bool is_legal(const struct hosts *h, const struct bench_case *c,
+                     struct hosts_mode *mode)
 {
 	struct ferry_moe_config config;
 	struct ferry_moe_need need = FERRY_MOE_NEED_INIT;
 
+	if (c->combine == FERRY_PER_HOST && !adds(h->world)) {
+		snprintf(mode->text, sizeof(mode->text),
+		         "needs a fabric with stores within hosts: shm+...");
+		return false;
+	}
 	bench_configure(c, &config);
 	if (ferry_moe_query(&config, &need) == FERRY_OK)
 		return true;
@@ -79,8 +95,11 @@ static bool try_mode(struct hosts *h, int number, struct hosts_mode *mode)
 	struct bench_case c = shape_of(h, number);
 	struct bench_rank rank;
 
-	if (!is_legal(&c, mode))
+	if (!is_legal(h, &c, mode))
 		return true;
+	int32_t *host = bench_hosts_of(h->world);
+
+	c.host = host;
 	bool good = bench_rank_open(&rank, h->me, &c, h->world);
 
 	for (int32_t shift = 0; good && shift < h->n_ranks; shift++)
@@ -90,6 +109,7 @@ static bool try_mode(struct hosts *h, int number, struct hosts_mode *mode)
 	if (!good)
 		say_why(mode);
 	bench_rank_close(&rank);
+	free(host);
 	return good;
 }
 

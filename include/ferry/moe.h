@@ -199,7 +199,7 @@ enum ferry_combine_layout {
 	/**
 	 * One row per token row, already weighted and summed by the caller:
 	 * row i belongs to row i of the view. Channels with layout TOKEN and
-	 * combine REDUCED only.
+	 * combine REDUCED or PER_HOST only.
 	 */
 	FERRY_FROM_PRESUMMED = 2,
 };

@@ -73,6 +73,13 @@ enum ferry_combine_mode {
 	FERRY_EXACT = 0,
 	/** One row per (token, rank), summed and rounded there. */
 	FERRY_REDUCED = 1,
+	/**
+	 * As REDUCED within a host; from another host one row per token, the
+	 * sum of its ranks' parts, rounded once more. CPU worlds whose fabric
+	 * stores within a host and puts between hosts; groups must not span
+	 * hosts. In a world of one host it is REDUCED.
+	 */
+	FERRY_PER_HOST = 2,
 };
 
 /** What an expert id out of range does. */
@@ -174,7 +181,7 @@ struct ferry_moe_config {
 	enum ferry_dtype out_dtype;     /* of the sum; 0: combine_dtype */
 	enum ferry_weight_use weight_use;
 	bool send_weights;  /* receivers get weights in ferry_dispatch_out;
-	                     * implied by REDUCED and WEIGHT_INPUT */
+	                     * implied by REDUCED, PER_HOST, WEIGHT_INPUT */
 	float routed_scale; /* factor of every weight, rounded once to fp32 at
 	                     * send; 0: 1 */
 	enum ferry_device device; /* for ferry_moe_query; open takes the

@@ -3,7 +3,7 @@
 #ifndef FERRY_CPU_COMBINE_H
 #define FERRY_CPU_COMBINE_H
 
-#include "cpu_engine.h"
+#include "cpu_flow.h"
 
 /* The expert output of one (token, choice), in the caller's y. */
 static inline const char *cpu_expert_row(const struct ferry_moe *moe,
@@ -20,23 +20,56 @@ static inline const char *cpu_expert_row(const struct ferry_moe *moe,
 }
 
 /*
- * This rank's part of a token's sum: computed into engine->part and rounded
- * to combine_dtype, or the caller's own row when it has summed already.
+ * This rank's part of a token's sum: computed into `to` and rounded to
+ * combine_dtype, or the caller's own row when it has summed already.
  */
 const char *ferry_cpu_part_row(const struct ferry_moe *moe,
                                const struct cpu_op *op,
-                               const struct ferry_arrival *arrival);
+                               const struct ferry_arrival *arrival, char *to);
 
-/* Place of a rank among a token's ranks other than the receiver. */
-static inline int32_t cpu_ordinal(const struct cpu_ranks *ranks, int32_t rank,
-                                  int32_t receiver)
+/* What is added up for a token, each once; in this order. */
+struct cpu_terms {
+	int32_t n;
+	int32_t rank[FERRY_SUM_MAX]; /* whose part it is; -1: of a host, */
+	int32_t host[FERRY_SUM_MAX]; /* the sum of that one's parts */
+};
+
+/*
+ * Of a token with these slots at its receiver: the ranks that serve it,
+ * ascending; with PER_HOST a host other than the receiver's once, in the place
+ * of its first rank.
+ */
+void ferry_cpu_terms_of(const struct ferry_shape *shape, const int32_t *slots,
+                        int32_t topk, int32_t receiver,
+                        struct cpu_terms *terms);
+
+/* Place of a term among those that the receiver does not have itself. */
+static inline int32_t cpu_term_place(const struct cpu_terms *terms, int32_t i,
+                                     int32_t receiver)
 {
 	int32_t j = 0;
 
-	for (int32_t i = 0; i < ranks->n && ranks->rank[i] < rank; i++)
-		if (ranks->rank[i] != receiver)
-			j++;
+	for (int32_t k = 0; k < i; k++)
+		j += terms->rank[k] != receiver;
 	return j;
 }
+
+/* The term that a rank, or its host, is. */
+static inline int32_t cpu_term_of(const struct cpu_terms *terms, int32_t rank,
+                                  int32_t host)
+{
+	int32_t i = 0;
+
+	while (terms->rank[i] != rank &&
+	       (terms->rank[i] >= 0 || terms->host[i] != host))
+		i++;
+	return i;
+}
+
+/*
+ * combine_send, PER_HOST: what a group of another host gets from this one.
+ * See cpu_combine_host.c.
+ */
+enum ferry_status ferry_cpu_send_sums(struct cpu_flow *flow, int32_t group);
 
 #endif

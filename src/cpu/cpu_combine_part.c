@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of a REDUCED sum that one rank forms. */
+/* The part of a REDUCED or PER_HOST sum that one rank forms. */
 #include "cpu_combine.h"
 
 /* NULL where every weight is 1: none were given, or the input had them. */
@@ -25,7 +25,7 @@ static const char *view_row(const struct ferry_moe *moe,
 
 const char *ferry_cpu_part_row(const struct ferry_moe *moe,
                                const struct cpu_op *op,
-                               const struct ferry_arrival *arrival)
+                               const struct ferry_arrival *arrival, char *to)
 {
 	const struct ferry_shape *shape = &moe->shape;
 	const struct ferry_copy *copies =
@@ -40,8 +40,8 @@ const char *ferry_cpu_part_row(const struct ferry_moe *moe,
 		rows[i] = cpu_expert_row(moe, op, &copies[i]);
 		weights[i] = all ? all[copies[i].choice] : 1;
 	}
-	moe->engine->kernels->sum(moe->engine->part, shape->combine_dtype, rows,
+	moe->engine->kernels->sum(to, shape->combine_dtype, rows,
 	                          shape->combine_dtype, weights,
 	                          arrival->n_copies, NULL, (size_t)op->hidden);
-	return moe->engine->part;
+	return to;
 }

@@ -4,7 +4,8 @@
  *
  * Does
  *	Writes the weighted sum of each own token's expert outputs, in an order
- *	that does not depend on arrival: EXACT by choice, REDUCED by rank.
+ *	that does not depend on arrival: EXACT by choice, REDUCED by rank,
+ *	PER_HOST by rank of the own host and by other host.
  * Buffers
  *	back[token][j], own window: written by the experts' ranks, read here.
  *	y of this rank: what its own experts computed for its own tokens.
@@ -24,7 +25,6 @@
  *	Each row is read once; the output is written once.
  */
 #include "cpu_combine.h"
-#include "cpu_flow.h"
 
 struct recv {
 	struct ferry_moe *moe;
@@ -81,23 +81,66 @@ static void count_exact(const struct recv *r, int32_t token)
 			r->moe->engine->sources[rank_of(r, token, k)].total++;
 }
 
+/* Has any rank of a host? */
+static bool host_answers(const struct recv *r, int32_t token, int32_t host)
+{
+	const int32_t *of = r->moe->shape.hosts.of;
+
+	for (int32_t k = 0; k < r->op->topk; k++)
+		if (comes_back(r, token, k) && of[rank_of(r, token, k)] == host)
+			return true;
+	return false;
+}
+
+/* Is there something of a term? */
+static bool answers(const struct recv *r, int32_t token,
+                    const struct cpu_terms *terms, int32_t i)
+{
+	return terms->rank[i] < 0 ? host_answers(r, token, terms->host[i])
+	                          : rank_answers(r, token, terms->rank[i]);
+}
+
+/* Where a term comes from. */
+static int32_t source_of(const struct recv *r, const struct cpu_terms *terms,
+                         int32_t i)
+{
+	return terms->rank[i] < 0 ? cpu_flow_sums(&r->flow, terms->host[i])
+	                          : terms->rank[i];
+}
+
 static void count_reduced(const struct recv *r, int32_t token)
 {
-	struct cpu_ranks ranks;
+	struct cpu_terms terms;
 
-	ferry_cpu_ranks_of(&r->moe->shape, slots_of(r, token), r->op->topk,
-	                   &ranks);
-	for (int32_t i = 0; i < ranks.n; i++)
-		if (rank_answers(r, token, ranks.rank[i]))
-			r->moe->engine->sources[ranks.rank[i]].total++;
+	ferry_cpu_terms_of(&r->moe->shape, slots_of(r, token), r->op->topk,
+	                   r->moe->shape.rank, &terms);
+	for (int32_t i = 0; i < terms.n; i++)
+		if (answers(r, token, &terms, i))
+			r->moe->engine->sources[source_of(r, &terms, i)]
+				.total++;
+}
+
+/* PER_HOST: every rank of another host that serves a token sends one word. */
+static void count_words(const struct recv *r, int32_t token)
+{
+	const struct ferry_hosts *hosts = &r->moe->shape.hosts;
+	const int32_t *slots = slots_of(r, token);
+
+	for (int32_t k = 0; k < r->op->topk; k++)
+		if (slots[k] >= 0 &&
+		    ferry_hosts_far(hosts, rank_of(r, token, k)))
+			r->moe->engine->sources[rank_of(r, token, k)].total = 1;
 }
 
 static void count_sources(const struct recv *r)
 {
 	const bool exact = r->moe->shape.combine == FERRY_EXACT;
+	const bool adds = ferry_shape_adds(&r->moe->shape);
 
 	for (int32_t t = 0; t < r->op->n_tokens; t++)
 		exact ? count_exact(r, t) : count_reduced(r, t);
+	for (int32_t t = 0; adds && t < r->op->n_tokens; t++)
+		count_words(r, t);
 	r->moe->engine->sources[r->moe->shape.rank].total = 0;
 }
 
@@ -126,11 +169,11 @@ static float weight_of(const struct recv *r, int32_t token, int32_t choice)
 }
 
 /* Each rank sends its rows in the order in which they are asked for here. */
-static enum ferry_status take_next(struct recv *r, int32_t rank)
+static enum ferry_status take_next(struct recv *r, int32_t number)
 {
-	struct cpu_source *source = &r->moe->engine->sources[rank];
+	struct cpu_source *source = &r->moe->engine->sources[number];
 
-	return cpu_flow_take(&r->flow, rank, source->taken++);
+	return cpu_flow_take(&r->flow, number, source->taken++);
 }
 
 /* Rows of all choices, in choice order. */
@@ -159,31 +202,29 @@ static enum ferry_status gather_exact(struct recv *r, int32_t token,
 	return FERRY_OK;
 }
 
-/* Parts of all ranks, ascending, this rank's own among them. */
+/* Parts of ranks, this rank's own among them, and sums of hosts. */
 static enum ferry_status gather_reduced(struct recv *r, int32_t token,
                                         struct terms *terms)
 {
 	const int32_t self = r->moe->shape.rank;
 	const struct ferry_arrival *own = own_arrival(r, token);
-	struct cpu_ranks ranks;
+	struct cpu_terms all;
 
-	ferry_cpu_ranks_of(&r->moe->shape, slots_of(r, token), r->op->topk,
-	                   &ranks);
+	ferry_cpu_terms_of(&r->moe->shape, slots_of(r, token), r->op->topk,
+	                   self, &all);
 	terms->n = 0;
-	for (int32_t i = 0; i < ranks.n; i++) {
-		const int32_t rank = ranks.rank[i];
-
-		if (!rank_answers(r, token, rank))
+	for (int32_t i = 0; i < all.n; i++) {
+		if (!answers(r, token, &all, i))
 			continue;
 		terms->weights[terms->n] = 1;
-		if (rank == self) {
-			terms->rows[terms->n++] =
-				ferry_cpu_part_row(r->moe, r->op, own);
+		if (all.rank[i] == self) {
+			terms->rows[terms->n++] = ferry_cpu_part_row(
+				r->moe, r->op, own, r->moe->engine->part);
 			continue;
 		}
-		FERRY_TRY(take_next(r, rank));
+		FERRY_TRY(take_next(r, source_of(r, &all, i)));
 		terms->rows[terms->n++] =
-			back_row(r, token, cpu_ordinal(&ranks, rank, self));
+			back_row(r, token, cpu_term_place(&all, i, self));
 	}
 	return FERRY_OK;
 }

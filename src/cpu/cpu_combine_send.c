@@ -14,6 +14,7 @@
  *	owner. EXACT: j is the choice. REDUCED: the ordinal of this rank among
  *	the token's ranks other than the receiver, ascending.
  *	stage, own window: rows on their way to peers that only a put reaches.
+ *	PER_HOST, groups of other hosts: cpu_combine_host.c.
  * Steps
  *	1. each arriving token, in the order of dispatch: row stored or put to
  *	   the g ranks of its group but this one; adds to counter BACK[self]
@@ -80,15 +81,16 @@ static void aim_part(const struct send *s, const struct ferry_arrival *a)
 	const struct ferry_table *table = s->op->tables[a->group];
 	struct cpu_dest *dest = &s->moe->engine->dest;
 	const int32_t first = a->group * shape->group_size;
-	struct cpu_ranks ranks;
+	const int32_t *slots = ferry_table_token_slots(table, a->token);
+	struct cpu_terms terms;
 
-	ferry_cpu_ranks_of(shape, ferry_table_token_slots(table, a->token),
-	                   table->topk, &ranks);
 	dest->n = 0;
 	for (int32_t r = first; r < first + shape->group_size; r++) {
 		if (r == shape->rank)
 			continue;
-		const int32_t j = cpu_ordinal(&ranks, shape->rank, r);
+		ferry_cpu_terms_of(shape, slots, table->topk, r, &terms);
+		const int32_t j = cpu_term_place(
+			&terms, cpu_term_of(&terms, shape->rank, -1), r);
 
 		dest->rank[dest->n] = r;
 		dest->signal[dest->n] = s->flow.out_signal;
@@ -100,7 +102,9 @@ static void aim_part(const struct send *s, const struct ferry_arrival *a)
 static enum ferry_status send_part(struct send *s,
                                    const struct ferry_arrival *a)
 {
-	const struct cpu_row row = {ferry_cpu_part_row(s->moe, s->op, a), NULL};
+	const struct cpu_row row = {
+		ferry_cpu_part_row(s->moe, s->op, a, s->moe->engine->part),
+		NULL};
 
 	aim_part(s, a);
 	return ferry_cpu_flow_send(&s->flow, &row);
@@ -111,7 +115,11 @@ static enum ferry_status send_group(struct send *s, int32_t group)
 	const struct ferry_route *route = &s->op->route;
 	const bool exact = s->moe->shape.combine == FERRY_EXACT;
 	const int64_t end = route->group_first[group + 1];
+	const struct ferry_shape *shape = &s->moe->shape;
 
+	if (ferry_shape_adds(shape) &&
+	    ferry_hosts_far(&shape->hosts, group * shape->group_size))
+		return ferry_cpu_send_sums(&s->flow, group);
 	for (int64_t i = route->group_first[group]; i < end; i++) {
 		const struct ferry_arrival *a = &route->arrivals[i];
 

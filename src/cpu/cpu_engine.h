@@ -79,7 +79,8 @@ struct ferry_engine {
 	 * dispatches is as many sources as this host has places where it may
 	 * land; others are at place 0.
 	 */
-	struct cpu_source *sources; /* [n_ranks * n_places] */
+	struct cpu_source *sources; /* [n_ranks * n_places + hosts]: of combine
+	                             * sums of hosts come behind the ranks */
 	int32_t n_places;           /* 1 without a hierarchy */
 	int64_t *sent;              /* [n_ranks] rows since the last signal */
 	struct cpu_dest dest;

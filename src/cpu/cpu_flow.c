@@ -43,7 +43,8 @@ void ferry_cpu_flow_begin(struct cpu_flow *flow, struct ferry_moe *moe,
 {
 	const size_t n_ranks = (size_t)moe->shape.n_ranks;
 	struct ferry_engine *e = moe->engine;
-	const size_t n_sources = n_ranks * (size_t)e->n_places;
+	const size_t n_sources =
+		n_ranks * (size_t)e->n_places + (size_t)moe->shape.hosts.n;
 
 	*flow = (struct cpu_flow){
 		.moe = moe,
@@ -55,6 +56,9 @@ void ferry_cpu_flow_begin(struct cpu_flow *flow, struct ferry_moe *moe,
 	flow->out_signal = ferry_window_signal(&moe->shape, op->slot, op->epoch,
 	                                       flow->kind, moe->shape.rank);
 	flow->n_places = flow->kind == FERRY_COUNT_ROW ? e->n_places : 1;
+	flow->n_sources = moe->shape.n_ranks * flow->n_places;
+	if (flow->kind == FERRY_COUNT_BACK && ferry_shape_adds(&moe->shape))
+		flow->n_sources += moe->shape.hosts.n;
 	memset(e->sources, 0, n_sources * sizeof(*e->sources));
 	memset(e->sent, 0, n_ranks * sizeof(*e->sent));
 }
@@ -203,46 +207,105 @@ enum ferry_status ferry_cpu_flow_finish_send(struct cpu_flow *flow)
 	return ferry_segment_kick(moe->segment);
 }
 
-/* Signals that stand for the first n rows between this rank and a peer. */
-static uint64_t signals_of(const struct cpu_flow *flow, int32_t peer,
-                           int64_t n_rows)
-{
-	if (flow->moe->engine->peers[peer].base)
-		return (uint64_t)div_up(n_rows, flow->rows_per_signal);
-	return (uint64_t)(n_rows * flow->signals_per_row);
-}
-
-/* Rows that n signals of a peer stand for. */
-static int64_t rows_of(const struct cpu_flow *flow, int32_t peer, uint64_t n)
-{
-	if (flow->moe->engine->peers[peer].base)
-		return (int64_t)n * flow->rows_per_signal;
-	return (int64_t)n / flow->signals_per_row;
-}
-
 static int32_t rank_of(const struct cpu_flow *flow, int32_t source)
 {
 	return source / flow->n_places;
 }
 
+/* Sums of a host, sent by whoever of it came last? Then no rank is its own. */
+static bool is_sums(const struct cpu_flow *flow, int32_t source)
+{
+	return source >= flow->moe->shape.n_ranks * flow->n_places;
+}
+
+static bool is_far(const struct cpu_flow *flow, int32_t source)
+{
+	return !is_sums(flow, source) &&
+	       ferry_hosts_far(&flow->moe->shape.hosts, rank_of(flow, source));
+}
+
 /* Does it lie with a rank of this host, who tells the others? */
 static bool is_fanned(const struct cpu_flow *flow, int32_t source)
 {
-	return flow->kind == FERRY_COUNT_ROW &&
-	       ferry_hosts_far(&flow->moe->shape.hosts, rank_of(flow, source));
+	return flow->kind == FERRY_COUNT_ROW && is_far(flow, source);
+}
+
+/* Word of a rank of another host that its parts are there, and no row? */
+static bool is_word(const struct cpu_flow *flow, int32_t source)
+{
+	return flow->kind == FERRY_COUNT_BACK && is_far(flow, source) &&
+	       ferry_shape_adds(&flow->moe->shape);
+}
+
+static bool is_stored(const struct cpu_flow *flow, int32_t source)
+{
+	return !is_sums(flow, source) &&
+	       flow->moe->engine->peers[rank_of(flow, source)].base;
+}
+
+static bool is_ordered(const struct cpu_flow *flow, int32_t source)
+{
+	return !is_sums(flow, source) &&
+	       flow->moe->engine->peers[rank_of(flow, source)].ordered;
+}
+
+/* Signals that stand for the first n rows of a source. */
+static uint64_t signals_of(const struct cpu_flow *flow, int32_t source,
+                           int64_t n_rows)
+{
+	if (is_word(flow, source))
+		return (uint64_t)n_rows;
+	if (is_stored(flow, source))
+		return (uint64_t)div_up(n_rows, flow->rows_per_signal);
+	return (uint64_t)(n_rows * flow->signals_per_row);
+}
+
+/* Rows that n signals of a source stand for. */
+static int64_t rows_of(const struct cpu_flow *flow, int32_t source, uint64_t n)
+{
+	if (is_stored(flow, source))
+		return (int64_t)n * flow->rows_per_signal;
+	return (int64_t)n / flow->signals_per_row;
 }
 
 static uint32_t in_signal(const struct cpu_flow *flow, int32_t source)
 {
 	const struct ferry_shape *shape = &flow->moe->shape;
 	const struct cpu_op *op = flow->op;
-	const int32_t rank = rank_of(flow, source);
 
+	if (is_sums(flow, source))
+		return ferry_window_sum(shape, op->slot, op->epoch,
+		                        source - shape->n_ranks);
 	if (is_fanned(flow, source))
-		return ferry_window_fan(shape, op->slot, op->epoch, rank,
+		return ferry_window_fan(shape, op->slot, op->epoch,
+		                        rank_of(flow, source),
 		                        source % flow->n_places);
 	return ferry_window_signal(shape, op->slot, op->epoch, flow->kind,
-	                           rank);
+	                           rank_of(flow, source));
+}
+
+/*
+ * Any rank of a host may send its sums, and has done its part when it closes.
+ * Who has not stored his part is known by his own word.
+ */
+static void add_sums_items(const struct cpu_flow *flow, int32_t source,
+                           uint64_t value, int32_t *n)
+{
+	const struct ferry_engine *e = flow->moe->engine;
+	const struct ferry_hosts *hosts = &flow->moe->shape.hosts;
+	const int32_t host = source - flow->moe->shape.n_ranks;
+
+	for (int32_t p = 0; p < ferry_hosts_size(hosts, host); p++) {
+		const int32_t rank = ferry_hosts_rank(hosts, host, p);
+
+		if (e->sources[rank].total)
+			e->items[(*n)++] = (struct ferry_wait_item){
+				.signal = in_signal(flow, source),
+				.peer = rank,
+				.value = value,
+				.relayed = true,
+			};
+	}
 }
 
 /*
@@ -261,6 +324,10 @@ static void add_items(const struct cpu_flow *flow, int32_t source,
 		.relayed = is_fanned(flow, source),
 	};
 
+	if (is_sums(flow, source)) {
+		add_sums_items(flow, source, value, n);
+		return;
+	}
 	flow->moe->engine->items[(*n)++] = item;
 	if (!item.relayed)
 		return;
@@ -271,25 +338,41 @@ static void add_items(const struct cpu_flow *flow, int32_t source,
 		flow->moe->engine->items[(*n)++] = item;
 }
 
+/* The words of a host's ranks that their parts are there. */
+static void add_words(const struct cpu_flow *flow, int32_t host, int32_t *n)
+{
+	const struct ferry_engine *e = flow->moe->engine;
+	const struct ferry_hosts *hosts = &flow->moe->shape.hosts;
+
+	for (int32_t p = 0; p < ferry_hosts_size(hosts, host); p++) {
+		const int32_t rank = ferry_hosts_rank(hosts, host, p);
+		const uint32_t signal = in_signal(flow, rank);
+
+		if (e->sources[rank].total)
+			add_items(flow, rank, e->targets[signal] + 1, n);
+	}
+}
+
 enum ferry_status ferry_cpu_flow_await(struct cpu_flow *flow, int32_t source,
                                        int64_t n_rows)
 {
 	struct ferry_engine *e = flow->moe->engine;
 	struct cpu_source *s = &e->sources[source];
-	const int32_t rank = rank_of(flow, source);
-	const bool ordered = e->peers[rank].ordered;
+	const bool ordered = is_ordered(flow, source);
 	const uint32_t signal = in_signal(flow, source);
 	const uint64_t base = e->targets[signal];
 	int32_t n = 0;
 
 	if (!ordered) /* a counter tells how many have come, not which */
 		n_rows = s->total;
-	add_items(flow, source, base + signals_of(flow, rank, n_rows), &n);
+	if (is_sums(flow, source))
+		add_words(flow, source - flow->moe->shape.n_ranks, &n);
+	add_items(flow, source, base + signals_of(flow, source, n_rows), &n);
 	FERRY_TRY(ferry_cpu_wait(flow->moe, flow->op, flow->phase, n));
 	const uint64_t seen = ferry_segment_read(flow->moe->segment, signal);
 
 	s->ready =
-		min_i64(ordered ? rows_of(flow, rank, seen - base) : s->total,
+		min_i64(ordered ? rows_of(flow, source, seen - base) : s->total,
 	                s->total);
 	return FERRY_OK;
 }
@@ -297,27 +380,24 @@ enum ferry_status ferry_cpu_flow_await(struct cpu_flow *flow, int32_t source,
 enum ferry_status ferry_cpu_flow_finish_recv(struct cpu_flow *flow)
 {
 	struct ferry_engine *e = flow->moe->engine;
-	const int32_t n_sources = flow->moe->shape.n_ranks * flow->n_places;
 	int32_t n = 0;
 
-	for (int32_t source = 0; source < n_sources; source++) {
+	for (int32_t source = 0; source < flow->n_sources; source++) {
 		const int64_t total = e->sources[source].total;
 
 		if (total)
 			add_items(flow, source,
 			          e->targets[in_signal(flow, source)] +
-			                  signals_of(flow,
-			                             rank_of(flow, source),
-			                             total),
+			                  signals_of(flow, source, total),
 			          &n);
 	}
 	FERRY_TRY(ferry_cpu_wait(flow->moe, flow->op, flow->phase, n));
-	for (int32_t source = 0; source < n_sources; source++) {
+	for (int32_t source = 0; source < flow->n_sources; source++) {
 		const int64_t total = e->sources[source].total;
 
 		if (total)
 			e->targets[in_signal(flow, source)] +=
-				signals_of(flow, rank_of(flow, source), total);
+				signals_of(flow, source, total);
 	}
 	return FERRY_OK;
 }

@@ -44,7 +44,14 @@ struct cpu_flow {
 	int32_t n_staged;
 	uint32_t out_signal; /* raised at receivers that stores reach */
 	int32_t n_places;    /* where rows of a rank of another host may land */
+	int32_t n_sources;   /* of engine->sources */
 };
+
+/* PER_HOST: number of the source that the sums of another host are. */
+static inline int32_t cpu_flow_sums(const struct cpu_flow *flow, int32_t host)
+{
+	return flow->moe->shape.n_ranks + host;
+}
 
 /* Number of a source: rows of a rank that land at a place of this host. */
 static inline int32_t cpu_flow_source(const struct cpu_flow *flow, int32_t rank,

@@ -2,7 +2,7 @@
 /* Small questions about one token, asked by several phases. */
 #include <string.h>
 
-#include "cpu_engine.h"
+#include "cpu_combine.h"
 
 /* The quantiser reads elements; rows of the caller may begin anywhere. */
 static const uint16_t *align_row(struct ferry_engine *e, const char *x,
@@ -67,4 +67,31 @@ void ferry_cpu_ranks_of(const struct ferry_shape *shape, const int32_t *slots,
 	for (int32_t k = 0; k < topk; k++)
 		if (slots[k] >= 0)
 			insert_rank(ranks, shape->slot_rank[slots[k]]);
+}
+
+static bool has_host(const struct cpu_terms *terms, int32_t host)
+{
+	for (int32_t i = 0; i < terms->n; i++)
+		if (terms->rank[i] < 0 && terms->host[i] == host)
+			return true;
+	return false;
+}
+
+void ferry_cpu_terms_of(const struct ferry_shape *shape, const int32_t *slots,
+                        int32_t topk, int32_t receiver, struct cpu_terms *terms)
+{
+	const int32_t *host = ferry_shape_adds(shape) ? shape->hosts.of : NULL;
+	struct cpu_ranks ranks;
+
+	ferry_cpu_ranks_of(shape, slots, topk, &ranks);
+	terms->n = 0;
+	for (int32_t i = 0; i < ranks.n; i++) {
+		const int32_t rank = ranks.rank[i];
+		const bool near = !host || host[rank] == host[receiver];
+
+		if (!near && has_host(terms, host[rank]))
+			continue;
+		terms->host[terms->n] = host ? host[rank] : 0;
+		terms->rank[terms->n++] = near ? rank : -1;
+	}
 }

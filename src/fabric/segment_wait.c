@@ -133,8 +133,7 @@ static bool find_gone(struct waiting *w, struct ferry_verdict *verdict)
 	return false;
 }
 
-/* The smallest rank that is missing, -1: not known. */
-static int32_t missing_rank(const struct waiting *w)
+static int32_t missing(const struct waiting *w, bool relayed)
 {
 	int32_t rank = -1;
 
@@ -142,10 +141,22 @@ static int32_t missing_rank(const struct waiting *w)
 		const int32_t peer = w->items[i].peer;
 
 		if (peer >= 0 && (rank < 0 || peer < rank) &&
+		    w->items[i].relayed == relayed &&
 		    !is_there(w, &w->items[i]))
 			rank = peer;
 	}
 	return rank;
+}
+
+/*
+ * The smallest rank that is missing, -1: not known. Who raises a counter
+ * himself is missing more surely than who lets others do it.
+ */
+static int32_t missing_rank(const struct waiting *w)
+{
+	const int32_t rank = missing(w, false);
+
+	return rank >= 0 ? rank : missing(w, true);
 }
 
 /* Others gave up: tell them what is seen from here, and follow. */

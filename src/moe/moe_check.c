@@ -392,10 +392,10 @@ enum ferry_status ferry_check_combine_in(const struct ferry_moe *moe,
 	FERRY_TRY(is_choice(&at, "layout", (int)own->layout,
 	                    FERRY_FROM_PRESUMMED));
 	if (own->layout == FERRY_FROM_PRESUMMED &&
-	    shape->combine != FERRY_REDUCED)
+	    shape->combine == FERRY_EXACT)
 		return refuse(&at, "layout",
 		              "is FROM_PRESUMMED, which needs a channel with "
-		              "combine REDUCED");
+		              "combine REDUCED or PER_HOST");
 	if (own->layout == FERRY_FROM_PRESUMMED && shape->layout != FERRY_TOKEN)
 		return refuse(&at, "layout",
 		              "is FROM_PRESUMMED, which needs a channel with "

@@ -215,6 +215,38 @@ static enum ferry_status use_hosts(struct ferry_moe *m)
 	return FERRY_OK;
 }
 
+/* Sums of hosts need a hierarchy, and groups that lie on one host each. */
+static enum ferry_status check_per_host(struct ferry_moe *m)
+{
+	const struct ferry_place *places = m->world->places;
+	struct ferry_ctx *ctx = &m->world->ctx;
+
+	if (m->shape.combine != FERRY_PER_HOST || m->world->n_nodes == 1)
+		return FERRY_OK;
+	if (!m->shape.hosts.n)
+		return ferry_fail(ctx, FERRY_UNSUPPORTED,
+		                  "moe_open: combine is PER_HOST on %d hosts, "
+		                  "which needs a fabric that stores within a "
+		                  "host and puts between hosts (this is %s), "
+		                  "at most %d ranks on a host, and "
+		                  "FERRY_HIERARCHY not off",
+		                  m->world->n_nodes,
+		                  ferry_world_fabric(m->world),
+		                  FERRY_MAX_HOST_RANKS);
+	for (int32_t r = 0; r < m->shape.n_ranks; r++) {
+		const int32_t first = r - r % m->shape.group_size;
+
+		if (!ferry_place_same_host(&places[r], &places[first]))
+			return ferry_fail(ctx, FERRY_UNSUPPORTED,
+			                  "moe_open: combine is PER_HOST, "
+			                  "but ranks %d and %d of a group "
+			                  "are on two hosts: allowed are "
+			                  "EXACT, REDUCED",
+			                  first, r);
+	}
+	return FERRY_OK;
+}
+
 /*
  * Only an open segment tells how its peers are reached. Where some are not
  * reached by stores the window needs a stage, and there may be a hierarchy;
@@ -227,7 +259,7 @@ static enum ferry_status open_window(struct ferry_moe *m, uint64_t deadline)
 	FERRY_TRY(open_segment(m));
 	FERRY_TRY(agree_layout(m, deadline, &otherwise));
 	if (!(otherwise & NEEDS_OTHER_LAYOUT))
-		return FERRY_OK;
+		return check_per_host(m);
 	ferry_segment_close(m->segment);
 	m->segment = NULL;
 	if (m->shape.device == FERRY_DEVICE_CUDA) {
@@ -240,6 +272,7 @@ static enum ferry_status open_window(struct ferry_moe *m, uint64_t deadline)
 	if (!(otherwise & NO_HIERARCHY))
 		status = use_hosts(m);
 	FERRY_TRY(ferry_agree(m->world->boot, status, NULL, NULL, 0, deadline));
+	FERRY_TRY(check_per_host(m)); /* the same on all ranks */
 	return open_segment(m);
 }
 

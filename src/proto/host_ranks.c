@@ -52,8 +52,8 @@ enum ferry_status ferry_hosts_init(struct ferry_hosts *hosts,
                                    int32_t rank)
 {
 	const size_t n = (size_t)n_ranks;
-	/* of, place, ranks, first */
-	int32_t *const block = calloc(4 * n + 1, sizeof(*block));
+	/* of, place, ranks, far, first */
+	int32_t *const block = calloc(5 * n + 1, sizeof(*block));
 	struct ferry_hosts h = {.of = block};
 
 	if (!block)
@@ -61,10 +61,13 @@ enum ferry_status ferry_hosts_init(struct ferry_hosts *hosts,
 		                  n_ranks);
 	h.place = block + n;
 	h.ranks = block + 2 * n;
-	h.first = block + 3 * n;
+	h.far = block + 3 * n;
+	h.first = block + 4 * n;
 	h.n = number_hosts(&h, ids, n_ranks);
 	h.own = h.of[rank];
 	list_ranks(&h, n_ranks);
+	for (int32_t r = 0, far = 0; r < n_ranks; r++)
+		h.far[r] = h.of[r] == h.own ? far : far++;
 	if (h.most_ranks > FERRY_MAX_HOST_RANKS) {
 		free(block);
 		return ferry_fail(NULL, FERRY_UNSUPPORTED,

@@ -22,6 +22,7 @@ struct ferry_hosts {
 	int32_t *place; /* [n_ranks] place among the ranks of its host */
 	int32_t *first; /* [n + 1] into ranks */
 	int32_t *ranks; /* [n_ranks] host by host, ascending */
+	int32_t *far;   /* [n_ranks] number among those of other hosts */
 };
 
 /*

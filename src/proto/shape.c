@@ -326,8 +326,14 @@ static enum ferry_status check_weight_input(const struct ferry_shape *s)
 static enum ferry_status take_combine(struct ferry_shape *s,
                                       const struct ferry_moe_config *c)
 {
-	FERRY_TRY(CHOICE(c, combine, "EXACT", "REDUCED"));
+	FERRY_TRY(CHOICE(c, combine, "EXACT", "REDUCED", "PER_HOST"));
 	FERRY_TRY(CHOICE(c, weight_use, "OUTPUT", "INPUT"));
+	if (c->combine == FERRY_PER_HOST && c->device == FERRY_DEVICE_CUDA)
+		return ferry_fail(
+			NULL, FERRY_UNSUPPORTED,
+			"moe_config: combine is 2 (PER_HOST), which "
+			"CUDA worlds have not: allowed are 0 (EXACT), "
+			"1 (REDUCED)");
 	if (!isfinite(c->routed_scale))
 		return ferry_fail(NULL, FERRY_INVAL,
 		                  "moe_config: routed_scale is %g, allowed are "
@@ -336,27 +342,36 @@ static enum ferry_status take_combine(struct ferry_shape *s,
 	s->combine = c->combine;
 	s->weight_use = c->weight_use;
 	s->routed_scale = c->routed_scale != 0 ? c->routed_scale : 1;
-	s->send_weights = c->send_weights || s->combine == FERRY_REDUCED ||
+	s->send_weights = c->send_weights || s->combine != FERRY_EXACT ||
 	                  s->weight_use == FERRY_WEIGHT_INPUT;
 	if (s->weight_use == FERRY_WEIGHT_INPUT)
 		FERRY_TRY(check_weight_input(s));
 	return FERRY_OK;
 }
 
+/* Most rows that come back for a token. */
+static int32_t back_rows(const struct ferry_shape *s)
+{
+	int32_t n = s->n_ranks - 1;
+
+	if (s->combine == FERRY_EXACT)
+		return s->topk;
+	if (ferry_shape_adds(s)) /* of the own host, and of each other one */
+		n = s->hosts.most_ranks - 1 + s->hosts.n - 1;
+	return (int32_t)min_i64(max_i64(n, 1), s->topk);
+}
+
 static void size_rows(struct ferry_shape *s)
 {
 	const size_t back_bytes =
 		(size_t)s->hidden * ferry_dtype_bytes(s->combine_dtype);
-	const int32_t ranks = s->n_ranks > 1 ? s->n_ranks - 1 : 1;
 
 	s->row_bytes = (size_t)s->hidden * ferry_dtype_bytes(s->dtype);
 	s->scale_offset = round_up(s->row_bytes, FERRY_SCALE_ALIGN);
 	s->row_stride =
 		round_up(s->scale_offset + s->scale_row_bytes, FERRY_ROW_ALIGN);
 	s->back_stride = round_up(back_bytes, FERRY_ROW_ALIGN);
-	s->back_rows = s->combine == FERRY_EXACT
-	                       ? s->topk
-	                       : (int32_t)min_i64(ranks, s->topk);
+	s->back_rows = back_rows(s);
 	s->table_bytes = round_up(
 		ferry_table_bytes(s->max_tokens, s->topk, s->send_weights),
 		FERRY_ROW_ALIGN);
@@ -398,6 +413,13 @@ void ferry_shape_use_hosts(struct ferry_shape *shape,
                            const struct ferry_hosts *hosts)
 {
 	shape->hosts = *hosts;
+	shape->back_rows = back_rows(shape);
+	if (!ferry_shape_adds(shape))
+		return;
+	shape->part_groups = (shape->n_ranks - shape->hosts.fewest_ranks) /
+	                     shape->group_size;
+	shape->part_blocks =
+		(int32_t)div_up(shape->max_tokens, FERRY_PART_BLOCK);
 }
 
 void ferry_shape_destroy(struct ferry_shape *shape)

@@ -199,6 +199,45 @@ size_t ferry_window_back(const struct ferry_window *window,
 	       i * window->back_stride;
 }
 
+/* Entry of a token of a group that is on another host. */
+static size_t part_place(const struct ferry_shape *shape, int32_t group,
+                         int32_t token)
+{
+	const int32_t far = shape->hosts.far[group * shape->group_size];
+
+	return (size_t)(far / shape->group_size) * (size_t)shape->max_tokens +
+	       (size_t)token;
+}
+
+size_t ferry_window_part(const struct ferry_window *window,
+                         const struct ferry_shape *shape, int32_t slot,
+                         int32_t group, int32_t token)
+{
+	return region_at(window, slot, FERRY_REGION_PART) +
+	       part_place(shape, group, token) * window->back_stride;
+}
+
+size_t ferry_window_part_here(const struct ferry_window *window,
+                              const struct ferry_shape *shape, int32_t slot,
+                              int32_t group, int32_t token)
+{
+	return region_at(window, slot, FERRY_REGION_PART_HERE) +
+	       part_place(shape, group, token);
+}
+
+size_t ferry_window_arrived(const struct ferry_window *window,
+                            const struct ferry_shape *shape, int32_t slot,
+                            int32_t group, int32_t block)
+{
+	const int32_t far = shape->hosts.far[group * shape->group_size];
+	const size_t i =
+		(size_t)(far / shape->group_size) * (size_t)shape->part_blocks +
+		(size_t)block;
+
+	return region_at(window, slot, FERRY_REGION_ARRIVED) +
+	       i * FERRY_ROW_ALIGN;
+}
+
 size_t ferry_window_stage(const struct ferry_window *window, int32_t slot,
                           int32_t row)
 {
@@ -220,10 +259,28 @@ uint32_t ferry_window_signal(const struct ferry_shape *shape, int32_t slot,
 }
 
 /* Those that a channel has without a hierarchy. */
-static uint32_t n_plain(const struct ferry_shape *shape)
+static uint32_t n_without_hosts(const struct ferry_shape *shape)
 {
 	return ferry_window_signal(shape, shape->n_slots, 0, FERRY_COUNT_TABLE,
 	                           0);
+}
+
+uint32_t ferry_window_sum(const struct ferry_shape *shape, int32_t slot,
+                          uint64_t epoch, int32_t host)
+{
+	const uint32_t key = (uint32_t)(epoch % FERRY_EPOCH_KEYS);
+	const uint32_t set = (uint32_t)slot * FERRY_EPOCH_KEYS + key;
+
+	return n_without_hosts(shape) + set * (uint32_t)shape->hosts.n +
+	       (uint32_t)host;
+}
+
+/* Those in front of the fans. */
+static uint32_t n_plain(const struct ferry_shape *shape)
+{
+	if (!ferry_shape_adds(shape))
+		return n_without_hosts(shape);
+	return ferry_window_sum(shape, shape->n_slots, 0, 0);
 }
 
 uint32_t ferry_window_fan(const struct ferry_shape *shape, int32_t slot,
@@ -255,7 +312,7 @@ bool ferry_window_fan_fits(const struct ferry_shape *shape,
 {
 	const uint64_t sets = (uint64_t)shape->n_slots * FERRY_EPOCH_KEYS *
 	                      (uint64_t)shape->n_ranks;
-	const uint64_t each = FERRY_N_COUNTS + (uint64_t)hosts->most_ranks;
+	const uint64_t each = FERRY_N_COUNTS + 1 + (uint64_t)hosts->most_ranks;
 
 	/* The library's own come on top. */
 	return sets * each < UINT32_MAX / 2;

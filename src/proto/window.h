@@ -58,6 +58,8 @@ struct ferry_shape {
 	size_t back_stride;  /* of a row that comes back */
 	int32_t back_rows;   /* rows that may come back for one token */
 	int32_t row_sources; /* ranks that have a row region here */
+	int32_t part_groups; /* of other hosts, whose parts are added here */
+	int32_t part_blocks; /* FERRY_PART_BLOCK of their tokens each */
 	/* Rows travel once per host; n 0: to every rank on its own. */
 	struct ferry_hosts hosts;
 };
@@ -67,6 +69,7 @@ enum {
 	FERRY_ROW_ALIGN = 64,   /* of rows, tables and regions */
 	FERRY_SCALE_ALIGN = 16, /* of the scales behind a payload */
 	FERRY_EPOCH_KEYS = 4,   /* counters are kept by epoch mod this */
+	FERRY_PART_BLOCK = 16,  /* tokens whose parts are added together */
 };
 
 /* Regions of one slot, in their order. */
@@ -178,6 +181,20 @@ size_t ferry_window_row(const struct ferry_window *window,
 size_t ferry_window_back(const struct ferry_window *window,
                          const struct ferry_shape *shape, int32_t slot,
                          int32_t token, int32_t j);
+/*
+ * PER_HOST, tokens of a group of another host: the owner's part, and whether
+ * it has one. In the window of the first rank of a host: how many of its ranks
+ * have stored theirs, for a block of the group's tokens.
+ */
+size_t ferry_window_part(const struct ferry_window *window,
+                         const struct ferry_shape *shape, int32_t slot,
+                         int32_t group, int32_t token);
+size_t ferry_window_part_here(const struct ferry_window *window,
+                              const struct ferry_shape *shape, int32_t slot,
+                              int32_t group, int32_t token);
+size_t ferry_window_arrived(const struct ferry_window *window,
+                            const struct ferry_shape *shape, int32_t slot,
+                            int32_t group, int32_t block);
 /* Row of the own stage. */
 size_t ferry_window_stage(const struct ferry_window *window, int32_t slot,
                           int32_t row);
@@ -206,6 +223,16 @@ uint32_t ferry_window_signal(const struct ferry_shape *shape, int32_t slot,
                              int32_t source);
 /* Counters that a channel needs. */
 uint32_t ferry_window_n_signals(const struct ferry_shape *shape);
+
+/* With PER_HOST sums of a hierarchy, the counter for those of a host. */
+uint32_t ferry_window_sum(const struct ferry_shape *shape, int32_t slot,
+                          uint64_t epoch, int32_t host);
+
+/* Do the ranks of other hosts add parts before they travel? */
+static inline bool ferry_shape_adds(const struct ferry_shape *shape)
+{
+	return shape->hosts.n && shape->combine == FERRY_PER_HOST;
+}
 
 /*
  * With a hierarchy, counters for rows of dispatch that `source`, on another

@@ -119,6 +119,42 @@ static void test_bench_document(void **state)
 	cJSON_Delete(d);
 }
 
+/* 2 pretended hosts: a row, and a sum, for each (token, host), none wrong. */
+static void test_bench_hosts(void **state)
+{
+	(void)state;
+	setenv("FERRY_RANKS_PER_HOST", "2", 1);
+	cJSON *d = program_json_of(
+		"bench --ranks 4 --tokens 40 --hidden 96 --topk 4 --experts 8 "
+		"--fabric shm+wire --combine per-host --iters 2 --rounds 1 "
+		"--warmup 1 --json",
+		"ferry-bench-1");
+	const cJSON *rows = cJSON_GetObjectItem(d, "rows");
+
+	unsetenv("FERRY_RANKS_PER_HOST");
+	assert_int_equal(cJSON_GetArraySize(rows), 3);
+	for (int i = 0; i < 3; i++) {
+		const cJSON *row = cJSON_GetArrayItem(rows, i);
+
+		assert_string_equal(program_text(row, "combine"), "per-host");
+		assert_true(program_number(row, "wrong") == 0);
+		assert_int_equal(program_number(row, "hosts"), 2);
+		assert_true(program_number(row, "least_host_bytes") > 0);
+		assert_int_equal(program_number(row, "host_bytes"),
+		                 program_number(row, "least_host_bytes"));
+		/* 4 ranks send 2 tables of slots and weights each */
+		assert_int_equal(program_number(row, "table_bytes"),
+		                 4 * 2 * (128 + 40 * 4 * 8));
+	}
+	cJSON_Delete(d);
+	struct program p =
+		program_run("bench --combine per-host --baseline mpi");
+
+	assert_int_equal(p.status, 2);
+	assert_contains(p.err, "--combine per-host has no --baseline");
+	program_free(&p);
+}
+
 /* Every type, combine, layout and routing, each with several others. */
 static void test_bench_combinations(void **state)
 {
@@ -372,6 +408,7 @@ int main(void)
 		cmocka_unit_test(test_info_and_env_json),
 		cmocka_unit_test(test_info_links),
 		cmocka_unit_test(test_bench_document),
+		cmocka_unit_test(test_bench_hosts),
 		cmocka_unit_test(test_bench_combinations),
 		cmocka_unit_test(test_bench_with_no_tokens),
 		cmocka_unit_test(test_bench_table),

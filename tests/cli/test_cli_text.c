@@ -105,7 +105,7 @@ static void test_help(void **state)
 		program_free(&p);
 	}
 	expect("bench -h", 0, "(default 7168; 1..1048576)", "");
-	expect("bench -h", 0, "exact, reduced (default", "");
+	expect("bench -h", 0, "per-host (default exact)", "");
 	expect("run -h", 0, "(default 2; 1..4096)", "");
 	expect("check -h", 0, "FERRY_FABRIC is\n", "");
 	expect("check -h", 0, " given\n", "");

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <threads.h>
 
+#include "fabric/place.h"
 #include "run_args.h"
 
 void *drive_allocate(size_t bytes)
@@ -66,6 +67,16 @@ void drive_close(struct drive *d)
 	free(d);
 }
 
+static int32_t host_of(const struct ferry_world *world, int32_t rank)
+{
+	int32_t first = 0;
+
+	while (!ferry_place_same_host(&world->places[first],
+	                              &world->places[rank]))
+		first++;
+	return first;
+}
+
 static struct drive *drive_new(const struct rank *rank,
                                const struct ferry_moe_config *config)
 {
@@ -86,6 +97,8 @@ static struct drive *drive_new(const struct rank *rank,
 	if (d->memory->is_device && config->path == FERRY_PATH_AUTO)
 		d->config.path = run_args.path;
 	d->need = (struct ferry_moe_need)FERRY_MOE_NEED_INIT;
+	for (int32_t r = 0; r < rank->n_ranks; r++)
+		d->host[r] = host_of(rank->world, r);
 	d->group = d->rank;
 	if (config->group_size > 1)
 		d->group -= d->rank % config->group_size;
@@ -192,6 +205,7 @@ void drive_make_batch(struct drive_op *op, uint32_t half)
 		.placement = d->placement_config,
 		.in = op->in,
 		.half = half,
+		.host = d->host,
 	});
 }
 

@@ -35,8 +35,9 @@ struct drive {
 	const struct ferry_placement_config *placement_config;
 	struct ferry_placement *placement; /* NULL: expert e in slot e */
 	int32_t rank;
-	int32_t group;  /* first rank of the own group */
-	uint32_t mxcsr; /* during calls, 0: as it is; x86 only */
+	int32_t group;           /* first rank of the own group */
+	int32_t host[RANKS_MAX]; /* of each rank: first rank on the same one */
+	uint32_t mxcsr;          /* during calls, 0: as it is; x86 only */
 	struct rank_memory *memory;
 	bool fused;        /* every step is */
 	bool told;         /* a call has told of the failure */

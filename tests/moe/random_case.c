@@ -196,11 +196,24 @@ static void make_deep(struct random_case *c, uint64_t *rng)
 	c->config.n_experts = (int32_t)traffic_between(rng, 1, 8);
 }
 
+/* Is every group on one host? */
+static bool groups_stay(const struct random_case *c)
+{
+	const int32_t g = c->config.group_size ? c->config.group_size : 1;
+
+	for (int32_t r = 0; r < c->config.n_ranks; r++)
+		if (random_case_host(c, r) != random_case_host(c, r - r % g))
+			return false;
+	return true;
+}
+
 /* A stream of its own: with and without hosts the cases are the same. */
 static void pick_hosts(struct random_case *c, uint64_t rng)
 {
 	c->n_hosts = (int32_t)traffic_between(&rng, 1, RANDOM_CASE_HOSTS);
 	c->in_turn = traffic_chance(&rng, 30);
+	if (traffic_chance(&rng, 50) && groups_stay(c))
+		c->config.combine = FERRY_PER_HOST;
 }
 
 void random_case_make(struct random_case *c, uint64_t seed, int32_t n_ranks)
@@ -280,7 +293,7 @@ static void pick_counts(const struct random_case *c, struct drive_step *step,
 static bool presumable(const struct random_case *c)
 {
 	return c->config.layout == FERRY_TOKEN &&
-	       c->config.combine == FERRY_REDUCED;
+	       c->config.combine != FERRY_EXACT;
 }
 
 /*

@@ -107,8 +107,8 @@ static void config_rules(struct rank *rank)
 	       "overflow is 2", "1 (DROP)");
 	CONFIG(c.bad_id = (enum ferry_bad_id)2, FERRY_INVAL, "bad_id is 2",
 	       "1 (SKIP)");
-	CONFIG(c.combine = (enum ferry_combine_mode)2, FERRY_INVAL,
-	       "combine is 2", "1 (REDUCED)");
+	CONFIG(c.combine = (enum ferry_combine_mode)3, FERRY_INVAL,
+	       "combine is 3", "2 (PER_HOST)");
 	CONFIG(c.weight_use = (enum ferry_weight_use) - 1, FERRY_INVAL,
 	       "weight_use is -1", "1 (INPUT)");
 	CONFIG((c.weight_use = FERRY_WEIGHT_INPUT, c.dtype = FERRY_FP8_E4M3),

@@ -15,6 +15,7 @@
 
 #include <ferry/trace.h>
 
+#include "core/order.h"
 #include "drive.h"
 #include "run_args.h"
 
@@ -27,7 +28,7 @@ enum {
 	N_STEPS = 1,
 };
 
-static struct ferry_moe_config config_of(void)
+static struct ferry_moe_config config_of(enum ferry_combine_mode combine)
 {
 	struct ferry_moe_config c = FERRY_MOE_CONFIG_INIT;
 
@@ -36,6 +37,7 @@ static struct ferry_moe_config config_of(void)
 	c.topk = 8;
 	c.n_experts = 64;
 	c.layout = FERRY_TOKEN;
+	c.combine = combine;
 	return c;
 }
 
@@ -88,25 +90,28 @@ static void run_step(struct drive *d, int i, struct bound *bound)
 	drive_end(op);
 }
 
-static struct ferry_moe_stats run_steps(struct rank *rank, struct bound *bound)
+static struct ferry_moe_stats run_steps(struct rank *rank,
+                                        enum ferry_combine_mode combine,
+                                        struct bound *bound)
 {
-	const struct ferry_moe_config config = config_of();
+	const struct ferry_moe_config config = config_of(combine);
 	struct ferry_moe_stats stats = FERRY_MOE_STATS_INIT;
 	struct drive *d = drive_open(rank, &config, NULL);
 
 	for (int i = 0; i < N_STEPS; i++)
 		run_step(d, i, bound);
 	RANKS_OK(ferry_moe_get_stats(d->moe, &stats));
-	/* 4 tables of a header and 8 slots a token for each dispatch */
+	/* 4 tables of a header and 8 slots, and weights, for each dispatch */
 	RANKS_EQ(stats.host_bytes_tables,
-	         N_STEPS * PER_HOST * (128 + N_TOKENS * 8 * 4));
+	         N_STEPS * PER_HOST * (128 + N_TOKENS * 8 * (combine ? 8 : 4)));
 	return stats;
 }
 
 static void once_per_host(struct rank *rank)
 {
 	struct bound bound = {0, 0};
-	const struct ferry_moe_stats stats = run_steps(rank, &bound);
+	const struct ferry_moe_stats stats =
+		run_steps(rank, FERRY_EXACT, &bound);
 	const double least = (double)(bound.hosts * ROW_BYTES);
 
 	RANKS_EQ(stats.host_bytes_dispatch, bound.hosts * ROW_BYTES);
@@ -126,9 +131,44 @@ static void once_per_host(struct rank *rank)
 static void once_per_rank(struct rank *rank)
 {
 	struct bound bound = {0, 0};
-	const struct ferry_moe_stats stats = run_steps(rank, &bound);
+	const struct ferry_moe_stats stats =
+		run_steps(rank, FERRY_EXACT, &bound);
 
 	RANKS_EQ(stats.host_bytes_dispatch, bound.ranks * ROW_BYTES);
+}
+
+/* All ranks together: whoever comes last sends a host's sums. */
+struct total {
+	uint64_t sent, bound, n_rows;
+};
+
+static void sums_once_per_host(struct rank *rank)
+{
+	struct total *total = rank->shared;
+	struct bound bound = {0, 0};
+	const struct ferry_moe_stats stats =
+		run_steps(rank, FERRY_PER_HOST, &bound);
+
+	add_seq_u64(&total->sent, stats.host_bytes_combine);
+	add_seq_u64(&total->bound, bound.hosts * ROW_BYTES);
+	add_seq_u64(&total->n_rows, bound.ranks);
+}
+
+static void bytes_of_sums(void **state)
+{
+	struct ranks how = run_args_ranks(N_RANKS);
+	void *shared;
+
+	(void)state;
+	how.options = "RANKS_PER_HOST=4";
+	how.shared_bytes = sizeof(struct total);
+	how.shared = &shared;
+	ranks_run(&how, sums_once_per_host);
+	const struct total total = *(const struct total *)shared;
+
+	ranks_free_shared(&how);
+	assert_int_equal(total.sent, total.bound);
+	assert_true(total.n_rows * ROW_BYTES > 2 * total.bound);
 }
 
 static void bytes_between_hosts(void **state)
@@ -164,6 +204,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bytes_between_hosts),
+		cmocka_unit_test(bytes_of_sums),
 		cmocka_unit_test(all_or_none),
 	};
 

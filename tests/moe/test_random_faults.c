@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include <cmocka.h>
@@ -52,7 +53,9 @@ static struct ferry_moe_config config_of(const struct plan *p)
 	c.n_experts = 8;
 	c.n_slots = N_SLOTS;
 	c.layout = FERRY_EXPERT_PACKED;
-	c.combine = (enum ferry_combine_mode)traffic_between(&rng, 0, 1);
+	/* Sums of hosts, where there are hosts that can add. */
+	c.combine = (enum ferry_combine_mode)traffic_between(
+		&rng, 0, strchr(run_args.fabric, '+') ? 2 : 1);
 	return c;
 }
 

@@ -354,8 +354,8 @@ static void bad_combine(void **state)
 
 	(void)state;
 	c = base();
-	c.combine = (enum ferry_combine_mode)2;
-	refused(c, FERRY_INVAL, "combine is 2");
+	c.combine = (enum ferry_combine_mode)3;
+	refused(c, FERRY_INVAL, "combine is 3");
 	c = base();
 	c.weight_use = (enum ferry_weight_use)2;
 	refused(c, FERRY_INVAL, "weight_use is 2");

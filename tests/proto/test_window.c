@@ -38,6 +38,9 @@ static void window_of(struct ferry_window *w, const struct ferry_shape *s,
 		fail_msg("%s", ferry_last_error());
 }
 
+/* Of the marks of a slot's parts, which lie side by side. */
+static size_t marks_begin = SIZE_MAX, marks_end;
+
 struct span {
 	size_t begin, end;
 };
@@ -73,6 +76,35 @@ static void add_half(struct spans *spans, const struct ferry_window *w,
 		}
 }
 
+/* PER_HOST: parts, marks and counts of the groups of other hosts. */
+static void add_parts(struct spans *spans, const struct ferry_window *w,
+                      const struct ferry_shape *s, int32_t slot)
+{
+	for (int32_t g = 0; g < s->n_groups && s->part_groups; g++) {
+		if (!ferry_hosts_far(&s->hosts, g * s->group_size))
+			continue;
+		for (int32_t t = 0; t < s->max_tokens; t++)
+			add(spans, ferry_window_part(w, s, slot, g, t),
+			    w->back_stride);
+		for (int32_t b = 0; b < s->part_blocks; b++)
+			add(spans, ferry_window_arrived(w, s, slot, g, b),
+			    sizeof(uint32_t));
+		const size_t here = ferry_window_part_here(w, s, slot, g, 0);
+
+		assert_int_equal(ferry_window_part_here(w, s, slot, g,
+		                                        s->max_tokens - 1),
+		                 here + (size_t)s->max_tokens - 1);
+		marks_begin = here < marks_begin ? here : marks_begin;
+		marks_end = here + (size_t)s->max_tokens > marks_end
+		                    ? here + (size_t)s->max_tokens
+		                    : marks_end;
+	}
+	if (marks_end)
+		add(spans, marks_begin, marks_end - marks_begin);
+	marks_begin = SIZE_MAX;
+	marks_end = 0;
+}
+
 /* Everything that anybody may write into the window of `owner`. */
 static void add_all(struct spans *spans, const struct ferry_window *w,
                     const struct ferry_shape *s, int32_t owner)
@@ -83,6 +115,7 @@ static void add_all(struct spans *spans, const struct ferry_window *w,
 			for (int32_t j = 0; j < s->back_rows; j++)
 				add(spans, ferry_window_back(w, s, slot, t, j),
 				    (size_t)s->hidden * sizeof(uint16_t));
+		add_parts(spans, w, s, slot);
 		for (int32_t i = 0; i < w->stage_rows; i++)
 			add(spans, ferry_window_stage(w, slot, i),
 			    w->stage_stride);
@@ -94,7 +127,12 @@ static size_t n_spans(const struct ferry_window *w, const struct ferry_shape *s)
 	const size_t half = (size_t)s->n_ranks * (size_t)(1 + s->cap);
 	const size_t back = (size_t)s->max_tokens * (size_t)s->back_rows;
 
-	return (size_t)s->n_slots * (2 * half + back + (size_t)w->stage_rows);
+	const size_t parts = (size_t)s->part_groups *
+	                             (size_t)(s->max_tokens + s->part_blocks) +
+	                     1;
+
+	return (size_t)s->n_slots *
+	       (2 * half + back + parts + (size_t)w->stage_rows);
 }
 
 static int by_begin(const void *a, const void *b)
@@ -119,11 +157,25 @@ static void random_config(struct ferry_moe_config *c, int32_t *n_ranks)
 	c->n_experts = from_to(1, 100);
 	c->n_slots = from_to(1, 3);
 	c->layout = layouts[from_to(0, 2)];
-	c->combine = from_to(0, 1) ? FERRY_REDUCED : FERRY_EXACT;
+	c->combine = (enum ferry_combine_mode)from_to(0, 2);
 	if (from_to(0, 1)) {
 		c->scale_type = FERRY_SCALE_BYTES;
 		c->scale_bytes = from_to(1, 70);
 	}
+}
+
+/* Whole groups on two or three hosts, in turn. */
+static void use_hosts(struct ferry_shape *s, int32_t owner)
+{
+	const int32_t n_hosts = from_to(2, 3);
+	struct ferry_hosts hosts;
+	uint64_t ids[16];
+
+	for (int32_t r = 0; r < s->n_ranks; r++)
+		ids[r] = (uint64_t)(r / s->group_size % n_hosts);
+	assert_int_equal(ferry_hosts_init(&hosts, ids, s->n_ranks, owner),
+	                 FERRY_OK);
+	ferry_shape_use_hosts(s, &hosts);
 }
 
 static void nothing_overlaps(void **state)
@@ -136,13 +188,17 @@ static void nothing_overlaps(void **state)
 		int32_t n_ranks;
 
 		random_config(&c, &n_ranks);
+		const int32_t owner = from_to(0, n_ranks - 1);
+
 		shape_of(&s, &c, n_ranks);
+		if (c.combine == FERRY_PER_HOST)
+			use_hosts(&s, owner);
 		window_of(&w, &s, from_to(0, 1));
 		struct spans spans = {
 			.at = calloc(n_spans(&w, &s), sizeof(struct span))};
 
 		assert_non_null(spans.at);
-		add_all(&spans, &w, &s, from_to(0, n_ranks - 1));
+		add_all(&spans, &w, &s, owner);
 		qsort(spans.at, spans.n, sizeof(*spans.at), by_begin);
 		for (size_t i = 0; i < spans.n; i++) {
 			assert_int_equal(spans.at[i].begin % 64, 0);

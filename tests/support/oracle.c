@@ -395,6 +395,7 @@ static void take_defaults(struct oracle *o, const struct oracle_case *c)
 	o->need = *c->need;
 	o->in = c->in;
 	o->half = c->half;
+	o->host = c->host;
 	o->quota = c->placement ? c->placement->quota : NULL;
 	o->n_ranks = config->n_ranks;
 	o->group_size = config->group_size ? config->group_size : 1;

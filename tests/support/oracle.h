@@ -33,6 +33,8 @@ struct oracle_case {
 	/* [n_ranks]; within a group only the first rank's is looked at. */
 	const struct ferry_dispatch_in *in;
 	uint32_t half; /* TOKEN: in which half of the view the rows are */
+	/* [n_ranks] equal for ranks of one host, for PER_HOST; NULL: all are */
+	const int32_t *host;
 };
 
 struct oracle *oracle_create(const struct oracle_case *c);
@@ -105,7 +107,7 @@ struct oracle_combine_how {
 
 /*
  * As ferry_combine_recv on `rank` after every rank's experts answered with
- * oracle_expert. config.combine chooses EXACT or REDUCED.
+ * oracle_expert. config.combine chooses EXACT, REDUCED or PER_HOST.
  */
 void oracle_combine(const struct oracle *oracle, int32_t rank,
                     const struct oracle_combine_how *how,

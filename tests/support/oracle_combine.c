@@ -127,8 +127,8 @@ struct desk {
 	int32_t rank; /* that receives */
 	size_t y_bytes;
 	uint8_t *payload;
-	uint8_t *memory; /* 2 * 64 rows of y_bytes */
-	struct terms choices, parts;
+	uint8_t *memory; /* 3 * 64 rows of y_bytes */
+	struct terms choices, parts, sums;
 };
 
 /* acc = fma(weight, row, acc) over the terms; residual last. */
@@ -212,6 +212,7 @@ static void add_part(struct desk *d, int32_t rank)
 			oracle_store(to, i, dtype,
 			             sum_at(&mine, i, dtype, NULL, dtype));
 	parts->rows[parts->n] = to;
+	parts->ranks[parts->n] = rank;
 	parts->weights[parts->n++] = 1;
 }
 
@@ -220,6 +221,78 @@ static void split_by_rank(struct desk *d)
 	d->parts.n = 0;
 	for (int32_t rank = 0; rank < d->o->n_ranks; rank++)
 		add_part(d, rank);
+}
+
+/* Does any choice of a token, dropped or not, name a rank? */
+static bool names(const struct desk *d, int32_t group, int32_t token,
+                  int32_t rank)
+{
+	for (int32_t k = 0; k < d->o->topk[group]; k++)
+		if (oracle_choice(d->o, group, token, k)->rank == rank)
+			return true;
+	return false;
+}
+
+static int32_t host_of(const struct desk *d, int32_t rank)
+{
+	return d->o->host ? d->o->host[rank] : 0;
+}
+
+static void take_part(struct desk *d, int32_t rank)
+{
+	for (int32_t j = 0; j < d->parts.n; j++)
+		if (d->parts.ranks[j] == rank) {
+			d->sums.rows[d->sums.n] = d->parts.rows[j];
+			d->sums.weights[d->sums.n++] = 1;
+		}
+}
+
+/* The parts of another host, ascending, rounded to the wire's type. */
+static void add_host(struct desk *d, int32_t host)
+{
+	const enum ferry_dtype dtype = d->o->config.combine_dtype;
+	struct terms *sums = &d->sums;
+	struct terms mine = {.n = 0};
+	uint8_t *to = d->memory + (size_t)(128 + sums->n) * d->y_bytes;
+
+	for (int32_t j = 0; j < d->parts.n; j++) {
+		if (host_of(d, d->parts.ranks[j]) != host)
+			continue;
+		mine.rows[mine.n] = d->parts.rows[j];
+		mine.weights[mine.n++] = 1;
+	}
+	if (mine.n == 0)
+		return;
+	for (size_t i = 0; i < (size_t)d->o->hidden; i++)
+		oracle_store(to, i, dtype,
+		             sum_at(&mine, i, dtype, NULL, dtype));
+	sums->rows[sums->n] = to;
+	sums->weights[sums->n++] = 1;
+}
+
+/* In the order of ranks, another host in the place of its first one named. */
+static void split_by_host(struct desk *d, int32_t group, int32_t token)
+{
+	bool done[64] = {false}; /* [first rank of a host] */
+
+	split_by_rank(d);
+	d->sums.n = 0;
+	for (int32_t rank = 0; rank < d->o->n_ranks; rank++) {
+		const int32_t host = host_of(d, rank);
+		int32_t first = 0;
+
+		if (!names(d, group, token, rank))
+			continue;
+		if (host == host_of(d, d->rank)) {
+			take_part(d, rank);
+			continue;
+		}
+		while (host_of(d, first) != host)
+			first++;
+		if (!done[first])
+			add_host(d, host);
+		done[first] = true;
+	}
 }
 
 static void combine_token(struct desk *d, int32_t token,
@@ -241,6 +314,10 @@ static void combine_token(struct desk *d, int32_t token,
 		split_by_rank(d);
 		terms = &d->parts;
 	}
+	if (config->combine == FERRY_PER_HOST) {
+		split_by_host(d, group, token);
+		terms = &d->sums;
+	}
 	if (out->residual != NULL)
 		residual = (const uint8_t *)out->residual +
 		           residual_stride * (size_t)token;
@@ -261,7 +338,7 @@ void oracle_combine(const struct oracle *o, int32_t rank,
 
 	desk.y_bytes = y_bytes;
 	desk.payload = malloc(o->row_bytes);
-	desk.memory = malloc(128 * y_bytes);
+	desk.memory = malloc(192 * y_bytes);
 	if (desk.payload == NULL || desk.memory == NULL)
 		abort();
 	oracle_fp_enter(&fp);

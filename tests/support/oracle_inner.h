@@ -29,6 +29,7 @@ struct oracle {
 	struct ferry_moe_need need;
 	const struct ferry_dispatch_in *in;
 	uint32_t half;
+	const int32_t *host; /* of the ranks; NULL: one */
 	int32_t n_ranks, group_size, n_groups, hidden;
 	int64_t cap;
 	size_t row_bytes, scale_bytes;
