@@ -33,7 +33,7 @@ static int probe_machine(char reason[FERRY_REASON_BYTES])
 	}
 	if (!ferry_ofi_load(opt.ofi_library, &api, reason))
 		return 0;
-	if (ferry_ofi_choose(&api, &opt, false, &choice, reason)) {
+	if (ferry_ofi_choose(&api, NULL, &opt, false, &choice, reason)) {
 		const uint32_t v = api.version();
 
 		snprintf(reason, FERRY_REASON_BYTES,
@@ -103,10 +103,13 @@ static void close_ofi(struct ferry_fabric *fabric)
 	ferry_net_close(fabric);
 }
 
-/* All ranks under one kernel, and nothing says that they live apart there. */
+/*
+ * All ranks under one kernel, and nothing says that they live apart there? All
+ * must answer alike, or one listens where others do not look.
+ */
 static bool is_nearby(const struct ferry_world *world)
 {
-	return !world->ctx.opt.host[0] &&
+	return (world->n_nodes == 1 || world->ctx.opt.ranks_per_host > 0) &&
 	       ferry_place_machine_ranks(world->places, world->n_ranks, 0) ==
 	               world->n_ranks;
 }
@@ -119,8 +122,8 @@ static enum ferry_status open_library(struct ofi_fabric *f)
 
 	if (!ferry_ofi_load(ctx->opt.ofi_library, &f->api, reason))
 		return ferry_fail(ctx, FERRY_UNSUPPORTED, "ofi: %s", reason);
-	if (!ferry_ofi_choose(&f->api, &ctx->opt, is_nearby(world), &f->choice,
-	                      reason))
+	if (!ferry_ofi_choose(&f->api, world, &ctx->opt, is_nearby(world),
+	                      &f->choice, reason))
 		return ferry_fail(ctx, FERRY_UNSUPPORTED, "ofi: %s", reason);
 	const int err = f->api.fabric(f->choice.info->fabric_attr, &f->fid, f);
 

@@ -14,9 +14,13 @@
 #include <string.h>
 #include <rdma/fi_endpoint.h>
 
+#include "place.h"
+
 enum {
 	CQ_DATA_BYTES = 4, /* of an immediate, at least */
 	STREAM_RECEIVES = 64,
+	MOST_NICS = 64, /* of a machine */
+	PCI_BYTES = 20,
 };
 
 /*
@@ -232,6 +236,59 @@ static const struct fi_info *best_of(const struct fi_info *offers,
 	return best;
 }
 
+/* "0000:3b:00.0" of the NIC; false where there is none on PCI. */
+static bool pci_of(const struct fi_info *info, char text[PCI_BYTES])
+{
+	const struct fid_nic *nic = info->nic;
+
+	if (!nic || !nic->bus_attr || nic->bus_attr->bus_type != FI_BUS_PCI)
+		return false;
+	const struct fi_pci_attr *pci = &nic->bus_attr->attr.pci;
+
+	snprintf(text, PCI_BYTES, "%04x:%02x:%02x.%x", pci->domain_id,
+	         pci->bus_id, pci->device_id, pci->function_id);
+	return true;
+}
+
+/* Another NIC of the same kind on the same network? */
+static bool is_alike(const struct fi_info *info, const struct fi_info *best,
+                     const struct ferry_options *opt)
+{
+	return fits(info, opt) &&
+	       !strcmp(provider_of(info), provider_of(best)) &&
+	       !strcmp(info->fabric_attr->name, best->fabric_attr->name) &&
+	       info->addr_format == best->addr_format;
+}
+
+/*
+ * The offer of this rank's own NIC, where several are as good as the best. Not
+ * for interfaces of TCP: those of one machine need not reach the same hosts.
+ */
+static const struct fi_info *rail_of(const struct ferry_world *world,
+                                     const struct fi_info *offers,
+                                     const struct ferry_options *opt,
+                                     const struct fi_info *best)
+{
+	const struct fi_info *nics[MOST_NICS];
+	char text[MOST_NICS][PCI_BYTES];
+	const char *pci[MOST_NICS];
+	int32_t n = 0;
+
+	for (const struct fi_info *i = offers; i && n < MOST_NICS;
+	     i = i->next) {
+		bool is_new = is_alike(i, best, opt) && pci_of(i, text[n]);
+
+		for (int32_t k = 0; k < n && is_new; k++)
+			is_new = strcmp(domain_of(i), domain_of(nics[k])) != 0;
+		if (!is_new)
+			continue;
+		nics[n] = i;
+		pci[n] = text[n];
+		n++;
+	}
+	return n ? nics[ferry_place_nic(world, NULL, pci, n)] : best;
+}
+
 /* Fills in the choice from an offer. */
 static bool take(const struct ferry_ofi_api *api, const struct fi_info *offer,
                  struct ferry_ofi_choice *choice)
@@ -257,6 +314,7 @@ static bool take(const struct ferry_ofi_api *api, const struct fi_info *offer,
 }
 
 bool ferry_ofi_choose(const struct ferry_ofi_api *api,
+                      const struct ferry_world *world,
                       const struct ferry_options *opt, bool nearby,
                       struct ferry_ofi_choice *choice,
                       char reason[FERRY_REASON_BYTES])
@@ -273,6 +331,8 @@ bool ferry_ofi_choose(const struct ferry_ofi_api *api,
 		err = api->getinfo(FERRY_OFI_VERSION, NULL, NULL, 0, hints,
 		                   &offers);
 	best = err ? NULL : best_of(offers, opt, nearby);
+	if (best && world)
+		best = rail_of(world, offers, opt, best);
 	if (err && err != -FI_ENODATA) {
 		snprintf(reason, FERRY_REASON_BYTES, "fi_getinfo: %s",
 		         api->strerror(-err));

@@ -24,12 +24,16 @@ struct ferry_ofi_choice {
 	char provider[FERRY_OFI_NAME_BYTES];
 };
 
+struct ferry_world;
+
 /*
  * The best that fits the options ofi_provider, ofi_domain, ofi_interface.
  * `nearby`: all ranks are on this machine, so the loopback interface is
- * preferred, else any other. False with the reason.
+ * preferred, else any other. `world`: its ranks take the NICs that are equally
+ * good in turn (ferry_place_nic); NULL: the first. False with the reason.
  */
 bool ferry_ofi_choose(const struct ferry_ofi_api *api,
+                      const struct ferry_world *world,
                       const struct ferry_options *opt, bool nearby,
                       struct ferry_ofi_choice *choice,
                       char reason[FERRY_REASON_BYTES]);
