@@ -16,10 +16,10 @@ const struct ferry_fabric_ops *const ferry_fabrics[] = {
 	&ferry_fabric_nvshmem,
 	&ferry_fabric_local,
 	&ferry_fabric_shm,
+	&ferry_fabric_shm_ofi,
+	&ferry_fabric_ofi,
 	&ferry_fabric_wire,
 	&ferry_fabric_shm_wire,
-	&ferry_fabric_ofi,
-	&ferry_fabric_shm_ofi,
 	NULL,
 };
 

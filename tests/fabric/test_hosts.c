@@ -9,8 +9,11 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
+
+#include <ferry/fabric.h>
 
 #include "fabric/place.h"
 #include "ranks.h"
@@ -162,12 +165,48 @@ static void test_refusals(void **state)
 	}
 }
 
+/* The one for several hosts where it works; or all say why not. */
+static void chooses_network(struct rank *rank)
+{
+	struct ferry_fabric_info info = FERRY_FABRIC_INFO_INIT;
+	int i = 0;
+
+	while (ferry_fabric_get(i++, &info) &&
+	       strcmp(info.name, "shm+ofi") != 0)
+		;
+	RANKS_EQ(strcmp(info.name, "shm+ofi"), 0);
+	if (info.score > 0) {
+		RANKS_OK(rank->open_status);
+		RANKS_EQ(strcmp(ferry_world_fabric(rank->world), info.name), 0);
+		return;
+	}
+	RANKS_STATUS(rank->open_status, FERRY_UNSUPPORTED);
+	RANKS_TEXT(ferry_last_error(), "shm: ranks are on 2 hosts");
+	RANKS_TEXT(ferry_last_error(), "shm+ofi: ");
+}
+
+static void test_auto(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		const struct ranks how = {
+			.kind = i ? RANKS_PROCESSES : RANKS_THREADS,
+			.n_ranks = 3,
+			.options = "RANKS_PER_HOST=2",
+			.open_may_fail = true,
+		};
+
+		ranks_run(&how, chooses_network);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_shapes),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_auto),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,22 +21,24 @@
 
 static void test_fabrics(void **state)
 {
-	static const char *const names[] = {"p2p", "nvshmem", "local",
-	                                    "shm", "wire",    "shm+wire"};
+	static const char *const names[] = {"p2p",  "nvshmem", "local",
+	                                    "shm",  "shm+ofi", "ofi",
+	                                    "wire", "shm+wire"};
 	struct ferry_fabric_info info = FERRY_FABRIC_INFO_INIT;
 	int score = 1000;
 
 	(void)state;
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 8; i++) {
 		assert_true(ferry_fabric_get(i, &info));
 		assert_string_equal(info.name, names[i]);
 		assert_true(strlen(info.summary) && strlen(info.reason));
-		if (i < 2) /* not every machine has a GPU */
+		/* Not every machine has a GPU, nor libfabric. */
+		if (i < 2 || i == 4 || i == 5)
 			continue;
 		assert_true(info.score > 0 && info.score <= score);
 		score = info.score;
 	}
-	assert_false(ferry_fabric_get(6, &info));
+	assert_false(ferry_fabric_get(8, &info));
 	assert_false(ferry_fabric_get(-1, &info));
 	assert_false(ferry_fabric_get(1000, &info));
 	info.size = 0;
@@ -149,10 +151,10 @@ static void test_bad_names(void **state)
 {
 	(void)state;
 	expect_refusal(
-		"ofi", NULL, FERRY_INVAL,
-		"fabric 'ofi' is not known, allowed are auto, p2p, nvshmem, "
-		"local, shm, wire, shm+wire, with trace: or fault: before "
-		"them");
+		"ucx", NULL, FERRY_INVAL,
+		"fabric 'ucx' is not known, allowed are auto, p2p, nvshmem, "
+		"local, shm, shm+ofi, ofi, wire, shm+wire, with trace: or "
+		"fault: before them");
 	expect_refusal("trace", NULL, FERRY_INVAL, "fabric 'trace'");
 	expect_refusal("trac:shm", NULL, FERRY_INVAL, "fabric 'trac'");
 	expect_refusal("fault:nothing", NULL, FERRY_INVAL, "fabric 'nothing'");
@@ -321,6 +323,7 @@ static int lying_barrier(void *arg)
 
 /* Opens worlds that meet through the liar; the status of each. */
 static enum ferry_status open_with(struct rank *rank, struct liar *liar,
+                                   const char *fabric,
                                    struct ferry_world **world)
 {
 	struct ferry_world_config config = FERRY_WORLD_CONFIG_INIT;
@@ -331,6 +334,7 @@ static enum ferry_status open_with(struct rank *rank, struct liar *liar,
 	config.callbacks = &callbacks;
 	config.rank = rank->rank;
 	config.n_ranks = rank->n_ranks;
+	config.fabric = fabric;
 	const enum ferry_status status = ferry_world_open(&config, world);
 
 	/* self ends here, and nothing meets any more. */
@@ -362,21 +366,21 @@ static void lied_to(struct rank *rank)
 	struct liar *liar = rank->arg;
 	struct ferry_world *world = NULL;
 
-	RANKS_OK(open_with(rank, liar, &world));
+	RANKS_OK(open_with(rank, liar, NULL, &world));
 	ranks_meet(0, 3);
 	if (rank->rank == 0)
 		liar->lie = older_version;
-	RANKS_STATUS(open_with(rank, liar, &world), FERRY_MISMATCH);
+	RANKS_STATUS(open_with(rank, liar, NULL, &world), FERRY_MISMATCH);
 	RANKS_TEXT(ferry_last_error(), "rank 1 has ferry 2.3.5, rank 0 has ");
 	ranks_meet(1, 3);
 	if (rank->rank == 0)
 		liar->lie = other_abi;
-	RANKS_STATUS(open_with(rank, liar, &world), FERRY_MISMATCH);
+	RANKS_STATUS(open_with(rank, liar, NULL, &world), FERRY_MISMATCH);
 	RANKS_TEXT(ferry_last_error(), "their shared structs differ");
 	ranks_meet(2, 3);
 	if (rank->rank == 0)
 		liar->lie = other_host;
-	RANKS_STATUS(open_with(rank, liar, &world), FERRY_UNSUPPORTED);
+	RANKS_STATUS(open_with(rank, liar, "shm", &world), FERRY_UNSUPPORTED);
 	RANKS_TEXT(ferry_last_error(), "shm: ranks are on 2 hosts");
 }
 
