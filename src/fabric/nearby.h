@@ -21,10 +21,10 @@ struct ferry_seat {
 };
 
 /*
- * Which of n NICs (n >= 1) that are equally good otherwise a rank takes, [0, n).
- * pci[i] is its address, "" where it has none. Near its GPU: those that share the
- * longest way through PCI bridges with it. Without one: those whose own CPUs
- * the rank may use. Among the nearest it is the ordinal's turn.
+ * Which of n NICs (n >= 1) that are equally good otherwise a rank takes, [0,
+ * n). pci[i] is its address, "" where it has none. Near its GPU: those that
+ * share the longest way through PCI bridges with it. Without one: those whose
+ * own CPUs the rank may use. Among the nearest it is the ordinal's turn.
  */
 int32_t ferry_nearby_nic(const char *sys, const char *const *pci, int32_t n,
                          const struct ferry_seat *seat);
