@@ -13,8 +13,8 @@ const char *const bench_layout_names[] = {"padded", "packed", "token", NULL};
 const char *const bench_routing_names[] = {"uniform", "zipf", "one", NULL};
 const char *const bench_bind_names[] = {"core", "none", NULL};
 const char *const bench_pages_names[] = {"system", "huge", NULL};
-static const char *const baseline_names[] = {"none", "mpi", "mpi-tcp", "nccl",
-                                             NULL};
+static const char *const baseline_names[] = {"none", "mpi",     "mpi-tcp",
+                                             "nccl", "nvshmem", NULL};
 static const char *const device_names[] = {"cpu", "cuda", NULL};
 static const char *const path_names[] = {"auto", "lines", "chunks", NULL};
 static const char *const figures_names[] = {"none", "targets", "all", NULL};
@@ -48,7 +48,7 @@ static const struct opt options[] = {
 	{"baseline", 'b', OPT_CHOICE, AT(baseline), "WHAT", "none", 0, 0,
          baseline_names,
          "measure the same job done otherwise, in turns; mpi, and mpi-tcp over "
-         "TCP only, for CPUs, nccl for GPUs"},
+         "TCP only, for CPUs, nccl, and nvshmem with --processes, for GPUs"},
 	{"bind", 'B', OPT_CHOICE, AT(bind), "TO", "core", 0, 0,
          bench_bind_names,
          "CPUs of the ranks, of Ferry and of MPI alike; core: one each, where "
@@ -170,6 +170,7 @@ static const char *cuda_only(const struct bench_options *o)
 		{o->processes, "processes"},
 		{o->figures, "figures"},
 		{o->baseline == BENCH_BASELINE_NCCL, "baseline nccl"},
+		{o->baseline == BENCH_BASELINE_NVSHMEM, "baseline nvshmem"},
 		{o->dtype == BENCH_DTYPE_FP8_IN, "dtype fp8-in"},
 	};
 
@@ -190,8 +191,11 @@ static int check_cuda(const struct bench_options *o)
 	if (bench_options_mpi(o))
 		return opt_complain(&bench_command,
 		                    "--baseline %s is for --device cpu; nccl "
-		                    "is for cuda",
+		                    "and nvshmem are for cuda",
 		                    baseline_names[o->baseline]);
+	if (o->baseline == BENCH_BASELINE_NVSHMEM && !o->processes)
+		return opt_complain(&bench_command,
+		                    "--baseline nvshmem needs --processes");
 	if (o->graph && o->no_graph)
 		return opt_complain(&bench_command,
 		                    "--graph and --no-graph exclude each "

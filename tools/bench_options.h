@@ -11,6 +11,7 @@ enum bench_baseline {
 	BENCH_BASELINE_MPI,
 	BENCH_BASELINE_MPI_TCP, /* the same with no other way than TCP */
 	BENCH_BASELINE_NCCL,
+	BENCH_BASELINE_NVSHMEM,
 };
 
 /* Presets of --device cuda. */

@@ -105,6 +105,8 @@ static int measure(struct gpu_bench *b, const struct crew *crew)
 	snprintf(b->run->fabric, sizeof(b->run->fabric), "%.31s",
 	         gpu_shared_fabric(b->shared));
 	snprintf(b->nccl, sizeof(b->nccl), "%s", gpu_shared_nccl(b->shared));
+	snprintf(b->nvshmem, sizeof(b->nvshmem), "%s",
+	         gpu_shared_nvshmem(b->shared));
 	const int status = good ? finish(b) : EXIT_FAILED;
 
 	gpu_shared_free(b->shared);

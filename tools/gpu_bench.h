@@ -10,7 +10,7 @@
 #include "bench_report.h"
 #include "gpu_bytes.h"
 
-enum gpu_impl { GPU_FERRY, GPU_NCCL, GPU_NCCL_DENSE };
+enum gpu_impl { GPU_FERRY, GPU_NCCL, GPU_NCCL_DENSE, GPU_NVSHMEM_DENSE };
 
 /* A shape, by Ferry or by the baseline: three lines of the table. */
 struct gpu_row {
@@ -57,6 +57,7 @@ struct gpu_bench {
 	struct gpu_row *rows;
 	struct gpu_facts facts;
 	char nccl[32]; /* version; empty: no baseline */
+	char nvshmem[32];
 	/* Shared with the ranks. */
 	struct gpu_tally *tallies; /* [n_rows][n_ranks] */
 	uint64_t *ns; /* [n_rows][n_ranks][BENCH_N_PHASES][iters] */
@@ -69,6 +70,8 @@ int gpu_bench_main(struct bench_run *run, struct crew *crew);
 /* gpu_rows.c: rows of the options or of --figures, targets, floors. */
 void gpu_rows_make(struct gpu_bench *bench);
 void gpu_rows_free(struct gpu_bench *bench);
+/* An exchange of room for every token at every expert. */
+bool gpu_row_is_dense(const struct gpu_row *row);
 bool gpu_row_has_target(const struct gpu_row *row);
 
 /* gpu_bench_rank.c: what all ranks have in common. Shared memory. */
@@ -77,6 +80,7 @@ void gpu_shared_free(struct gpu_shared *shared);
 int gpu_bench_body(const struct crew_member *me, void *bench);
 const char *gpu_shared_fabric(const struct gpu_shared *shared);
 const char *gpu_shared_nccl(const struct gpu_shared *shared);
+const char *gpu_shared_nvshmem(const struct gpu_shared *shared);
 
 /* gpu_seat.c: before anything of this process uses CUDA. */
 void gpu_prepare(void);

@@ -9,6 +9,7 @@
 #include "core/order.h"
 #include "gpu_bench.h"
 #include "gpu_nccl.h"
+#include "gpu_nvshmem.h"
 #include "opt.h"
 
 /* What all ranks have in common. */
@@ -16,6 +17,7 @@ struct gpu_shared {
 	uint32_t n_failed; /* ranks that could not begin */
 	uint32_t over;     /* rank 0 says that the time is over */
 	struct nccl_id id;
+	struct gpu_nvshmem_id nvshmem;
 	char fabric[64], nccl[32];
 };
 
@@ -39,10 +41,16 @@ const char *gpu_shared_nccl(const struct gpu_shared *shared)
 	return shared->nccl;
 }
 
+const char *gpu_shared_nvshmem(const struct gpu_shared *shared)
+{
+	return shared->nvshmem.version;
+}
+
 struct bench_rank_run {
 	const struct gpu_bench *bench;
 	struct gpu_seat seat;
 	struct gpu_nccl nccl;
+	struct gpu_nvshmem nvshmem;
 };
 
 /* A rank that cannot begin takes the others with it, not into a barrier. */
@@ -117,8 +125,11 @@ static bool run_row(struct bench_rank_run *r, int i, struct gpu_tally *tally)
 	if (row->impl == GPU_FERRY)
 		return run_ferry(r, i, &t, tally);
 	const bool good =
-		gpu_nccl_run(&r->nccl, &row->shape, row->impl == GPU_NCCL_DENSE,
-	                     &t, tally->wrong);
+		row->impl == GPU_NVSHMEM_DENSE
+			? gpu_nvshmem_run(&r->nvshmem, &row->shape, &t,
+	                                  tally->wrong)
+			: gpu_nccl_run(&r->nccl, &row->shape,
+	                               gpu_row_is_dense(row), &t, tally->wrong);
 
 	cudaStreamSynchronize(r->seat.stream);
 	return good;
@@ -135,13 +146,19 @@ static void progress(const struct gpu_bench *b, int i)
 static bool begin(struct bench_rank_run *r, const struct crew_member *me)
 {
 	const struct gpu_bench *b = r->bench;
-	const bool nccl = b->run->options->baseline == BENCH_BASELINE_NCCL;
+	const int baseline = b->run->options->baseline;
+	const bool nccl = baseline == BENCH_BASELINE_NCCL;
+	const bool nvshmem = baseline == BENCH_BASELINE_NVSHMEM;
 
 	if (!all_good(me, b->shared, gpu_seat_open(&r->seat, me)))
 		return false;
 	if (nccl &&
 	    !all_good(me, b->shared,
 	              gpu_nccl_open(&r->nccl, &r->seat, &b->shared->id)))
+		return false;
+	if (nvshmem && !all_good(me, b->shared,
+	                         gpu_nvshmem_open(&r->nvshmem, &r->seat,
+	                                          &b->shared->nvshmem)))
 		return false;
 	if (me->rank > 0)
 		return true;
@@ -201,6 +218,8 @@ int gpu_bench_body(const struct crew_member *me, void *arg)
 	}
 	crew_barrier(me);
 	gpu_nccl_close(&r.nccl);
+	if (good)
+		gpu_nvshmem_close(&r.nvshmem);
 	gpu_seat_close(&r.seat);
 	return good ? EXIT_GOOD : EXIT_FAILED;
 }

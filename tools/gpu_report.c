@@ -56,6 +56,10 @@ static void print_header(const struct gpu_bench *b)
 		printf("# nccl     %s; exchange only: no packing, no sums, "
 		       "counts known\n",
 		       b->nccl);
+	if (*b->nvshmem)
+		printf("# nvshmem  %s; its alltoallmem on a stream, launched "
+		       "one by one; exchange only\n",
+		       b->nvshmem);
 }
 
 static void print_columns(void)
@@ -192,6 +196,8 @@ static void add_facts(cJSON *meta, const struct gpu_bench *b)
 	                                                   : "threads");
 	if (*b->nccl)
 		cJSON_AddStringToObject(meta, "nccl", b->nccl);
+	if (*b->nvshmem)
+		cJSON_AddStringToObject(meta, "nvshmem", b->nvshmem);
 }
 
 static void add_times(cJSON *json, const struct gpu_bench *b,

@@ -9,7 +9,8 @@
 #include "alloc.h"
 #include "gpu_bench.h"
 
-const char *const gpu_impl_names[] = {"ferry", "nccl", "nccl-dense"};
+const char *const gpu_impl_names[] = {"ferry", "nccl", "nccl-dense",
+                                      "nvshmem-dense"};
 
 enum {
 	ROWS_MAX = 512,
@@ -96,6 +97,11 @@ static void set_targets(struct gpu_row *row)
 			row->target_us[targets[i].phase] = targets[i].us;
 }
 
+bool gpu_row_is_dense(const struct gpu_row *row)
+{
+	return row->impl == GPU_NCCL_DENSE || row->impl == GPU_NVSHMEM_DENSE;
+}
+
 /* Of a pair, by rates that GPUs reach. */
 static double guess_us(const struct gpu_row *row)
 {
@@ -113,7 +119,7 @@ static int32_t chain_of(const struct gpu_bench *b, const struct gpu_row *row)
 
 	if (asked)
 		return (int32_t)asked;
-	if (row->impl == GPU_NCCL_DENSE)
+	if (gpu_row_is_dense(row))
 		return 1; /* a multiple of any other's bytes */
 	return n < CHAIN_MIN ? CHAIN_MIN : n > CHAIN_MAX ? CHAIN_MAX : n;
 }
@@ -137,12 +143,13 @@ static struct gpu_row *add_row(struct gpu_bench *b, const struct bench_case *c,
 }
 
 /* Exchanges that move the same bytes are measured once. */
-static bool has_baseline(const struct gpu_bench *b, const struct bench_case *c)
+static bool has_baseline(const struct gpu_bench *b, const struct bench_case *c,
+                         enum gpu_impl impl)
 {
 	for (int i = 0; i < b->n_rows; i++) {
 		const struct bench_case *other = &b->rows[i].shape;
 
-		if (b->rows[i].impl == GPU_NCCL && other->tokens == c->tokens &&
+		if (b->rows[i].impl == impl && other->tokens == c->tokens &&
 		    other->hidden == c->hidden && other->topk == c->topk &&
 		    other->experts == c->experts && other->fp8 == c->fp8)
 			return true;
@@ -161,12 +168,17 @@ static uint64_t dense_bytes(const struct bench_case *c)
 
 static void add_baseline(struct gpu_bench *b, const struct bench_case *c)
 {
-	if (b->run->options->baseline != BENCH_BASELINE_NCCL ||
-	    has_baseline(b, c))
-		return;
-	add_row(b, c, GPU_NCCL, 0);
-	if (dense_bytes(c) <= DENSE_MAX_BYTES)
-		add_row(b, c, GPU_NCCL_DENSE, 0);
+	const int baseline = b->run->options->baseline;
+	const bool dense = dense_bytes(c) <= DENSE_MAX_BYTES;
+
+	if (baseline == BENCH_BASELINE_NCCL && !has_baseline(b, c, GPU_NCCL)) {
+		add_row(b, c, GPU_NCCL, 0);
+		if (dense)
+			add_row(b, c, GPU_NCCL_DENSE, 0);
+	}
+	if (baseline == BENCH_BASELINE_NVSHMEM && dense &&
+	    !has_baseline(b, c, GPU_NVSHMEM_DENSE))
+		add_row(b, c, GPU_NVSHMEM_DENSE, 0);
 }
 
 /* How a shape of the figures is asked for. */
@@ -335,8 +347,7 @@ void gpu_rows_make(struct gpu_bench *b)
 		bench_count_bytes(&row->shape, &row->logical);
 		gpu_count_bytes(&row->shape, n_gpus, &row->bytes);
 		if (row->impl != GPU_FERRY)
-			gpu_count_exchange(&row->shape,
-			                   row->impl == GPU_NCCL_DENSE,
+			gpu_count_exchange(&row->shape, gpu_row_is_dense(row),
 			                   &row->bytes);
 		row->chain = chain_of(b, row);
 		row->iters = b->iters;

@@ -28,6 +28,9 @@ struct ferry_nvshmem_fabric {
 	struct ferry_nvshmem_block blocks[FERRY_NVSHMEM_BLOCKS];
 };
 
+/* The world's fabric, behind its wrappers; NULL: it is another one. */
+struct ferry_nvshmem_fabric *ferry_nvshmem_of(const struct ferry_world *world);
+
 /*
  * Collective, bounded by open_timeout_ms: whoever brings a failure, `mine`,
  * is a failure for all. The block has the same index on all ranks.

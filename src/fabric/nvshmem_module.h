@@ -26,6 +26,8 @@ enum {
 /* The one function that the module exports: its table. */
 #define FERRY_NVSHMEM_ENTRY "ferry_nvshmem_module"
 
+struct CUstream_st;
+
 /* This process as a PE of NVSHMEM: there is one at a time. */
 struct ferry_nvshmem;
 
@@ -71,6 +73,15 @@ struct ferry_nvshmem_ops {
 	/* Where a peer's memory is loaded and stored from here; NULL: put. */
 	void *(*ptr)(struct ferry_nvshmem *nvshmem, const void *memory,
 	             int32_t peer);
+
+	/*
+	 * NVSHMEM's own dense all-to-all, for comparison: bytes from each rank
+	 * to each, in rank order, on the stream. Collective.
+	 */
+	int (*alltoall)(struct ferry_nvshmem *nvshmem, void *to,
+	                const void *from, size_t bytes,
+	                struct CUstream_st *stream,
+	                char why[FERRY_NVSHMEM_WHY_BYTES]);
 
 	/*
 	 * Writes bytes (0: none) to `to` of the peer, an address in the own

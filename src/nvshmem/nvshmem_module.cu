@@ -259,6 +259,24 @@ static void *ptr(struct ferry_nvshmem *n, const void *memory, int32_t peer)
 	return p;
 }
 
+static int alltoall(struct ferry_nvshmem *n, void *to, const void *from,
+                    size_t bytes, cudaStream_t stream, char *why)
+{
+	/* NVSHMEM would end the process. */
+	if (nvshmemx_init_status() == NVSHMEM_STATUS_LIMITED_MPG) {
+		snprintf(why, FERRY_NVSHMEM_WHY_BYTES,
+		         "it has no collectives where ranks share a GPU "
+		         "without MPS, or without a part of it for each");
+		return 1;
+	}
+	struct scope scope = enter(n);
+	const int error = nvshmemx_alltoallmem_on_stream(NVSHMEM_TEAM_WORLD, to,
+	                                                 from, bytes, stream);
+
+	leave(&scope);
+	return error ? fail(why, "nvshmemx_alltoallmem_on_stream", error) : 0;
+}
+
 static int put(struct ferry_nvshmem *n, int32_t peer, void *to,
                const void *from, size_t bytes, void (*done)(void *arg),
                void *arg, char *why)
@@ -289,6 +307,7 @@ static const struct ferry_nvshmem_ops ops = {
 	alloc,
 	free_memory,
 	ptr,
+	alltoall,
 	put,
 };
 

@@ -308,6 +308,19 @@ static void *ptr(struct ferry_nvshmem *n, const void *memory, int32_t peer)
 	return NULL;
 }
 
+static int alltoall(struct ferry_nvshmem *n, void *to, const void *from,
+                    size_t bytes, struct CUstream_st *stream,
+                    char why[FERRY_NVSHMEM_WHY_BYTES])
+{
+	(void)n;
+	(void)to;
+	(void)from;
+	(void)bytes;
+	(void)stream;
+	errno = ENOSYS;
+	return say(why, "alltoall");
+}
+
 static int put(struct ferry_nvshmem *n, int32_t peer, void *to,
                const void *from, size_t bytes, void (*done)(void *arg),
                void *arg, char why[FERRY_NVSHMEM_WHY_BYTES])
@@ -338,6 +351,7 @@ static const struct ferry_nvshmem_ops ops = {
 	.alloc = alloc,
 	.free = free_block,
 	.ptr = ptr,
+	.alltoall = alltoall,
 	.put = put,
 };
 
