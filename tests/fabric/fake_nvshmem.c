@@ -182,7 +182,7 @@ static void *run(void *arg)
 	struct job *job;
 
 	while ((job = next_job(arg))) {
-		if ((uintptr_t)job / 16 % 4 == 0)
+		if ((uintptr_t)job / 16 % 16 == 0)
 			usleep(NAP_US / 10);
 		if (job->bytes)
 			memcpy(job->to, job->from, job->bytes);

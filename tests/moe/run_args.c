@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/fabric.h>
+
 #include "gpus.h"
 #include "hosted.h"
 #include "rank_memory.h"
@@ -66,6 +68,20 @@ static bool with_value(const char *program, const char *name, const char *value)
 	else
 		return false;
 	return true;
+}
+
+/* Is there a module and an NVSHMEM for it? */
+static void find_nvshmem(void)
+{
+	struct ferry_fabric_info info = FERRY_FABRIC_INFO_INIT;
+	int i = 0;
+
+	while (ferry_fabric_get(i, &info) && strcmp(info.name, "nvshmem") != 0)
+		i++;
+	if (info.score > 0)
+		return;
+	printf("no NVSHMEM: %s\n", info.reason);
+	exit(77);
 }
 
 /* Before the driver is loaded in the ranks. */
@@ -137,6 +153,8 @@ void run_args_read(int argc, char **argv)
 		}
 		i++;
 	}
+	if (!strcmp(run_args.fabric, "nvshmem"))
+		find_nvshmem();
 	if (!strcmp(run_args.fabric, "p2p") ||
 	    !strcmp(run_args.fabric, "nvshmem"))
 		find_gpus();
