@@ -412,8 +412,7 @@ static void arrived(void *arg)
 	struct ferry_mem *inner = m->wrap.inner;
 
 	/* What fails here is a wait that ends by its bound. */
-	(void)inner->ops->put(inner, flight->peer, inner->control_bytes, NULL,
-	                      0, flight->counter);
+	(void)inner->ops->put(inner, flight->peer, 0, NULL, 0, flight->counter);
 	(void)inner->ops->kick(inner);
 	free(flight);
 	sub_seq_u32(&m->n_under_way, 1);
@@ -450,7 +449,8 @@ static enum ferry_status put(struct ferry_mem *mem, int32_t peer, size_t offset,
 
 	if (offset < mem->control_bytes ||
 	    (bytes == 0 && !load_seq_u32(&m->n_under_way)))
-		return ferry_wrap_put(mem, peer, offset, source, bytes, signal);
+		return ferry_wrap_put(mem, peer, bytes ? offset : 0, source,
+		                      bytes, signal);
 	return put_data(
 		m, (unsigned char *)mem->data + offset - mem->control_bytes,
 		source, bytes, &what);
