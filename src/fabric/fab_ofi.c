@@ -303,8 +303,7 @@ static enum ferry_status kick(struct ferry_mem *mem)
 	pthread_mutex_lock(&m->lock);
 	while (m->n_queued && ferry_ofi_drive(m))
 		;
-	if (m->n_queued || m->n_flying)
-		ferry_ofi_ring(m);
+	ferry_ofi_leave(m);
 	pthread_mutex_unlock(&m->lock);
 	return FERRY_OK;
 }
@@ -314,8 +313,8 @@ static bool flushed(struct ferry_mem *mem)
 	struct ofi_mem *m = ofi_mem(mem);
 
 	pthread_mutex_lock(&m->lock);
-	if (m->n_queued || m->n_flying)
-		ferry_ofi_drive(m);
+	if ((m->n_queued || m->n_flying) && ferry_ofi_drive(m))
+		ferry_ofi_leave(m);
 	const bool empty = m->broken[0] || (!m->n_queued && !m->n_flying);
 
 	pthread_mutex_unlock(&m->lock);
@@ -331,6 +330,8 @@ static bool progress(struct ferry_mem *mem)
 	if (pthread_mutex_trylock(&m->lock))
 		return false;
 	moved = ferry_ofi_drive(m);
+	if (moved)
+		ferry_ofi_leave(m);
 	pthread_mutex_unlock(&m->lock);
 	return moved;
 }

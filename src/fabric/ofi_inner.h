@@ -153,6 +153,12 @@ void ferry_ofi_greet(struct ofi_mem *m);
 void ferry_ofi_peer_failed(struct ofi_mem *m, int32_t peer, const char *why);
 /* Has the peer closed, or told why it goes? */
 bool ferry_ofi_peer_has_told(const struct ofi_mem *m, int32_t peer);
+/*
+ * After a caller's drive: what is left to do is left to the thread. It sleeps
+ * on a descriptor, and may do so only while fi_trywait says so: a provider
+ * keeps bytes that it has read from a socket, which no descriptor tells of.
+ */
+void ferry_ofi_leave(struct ofi_mem *m);
 /* Wakes the thread, if it sleeps. */
 void ferry_ofi_ring(struct ofi_mem *m);
 

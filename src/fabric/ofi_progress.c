@@ -61,6 +61,15 @@ void ferry_ofi_ring(struct ofi_mem *m)
 		m->asleep = true;
 }
 
+void ferry_ofi_leave(struct ofi_mem *m)
+{
+	struct fid *cq = &m->cq->fid;
+
+	if (m->asleep && (m->n_queued || m->n_flying || m->cq_fd < 0 ||
+	                  fi_trywait(ofi_fabric(m)->fid, &cq, 1)))
+		ferry_ofi_ring(m);
+}
+
 static void arrived(struct ofi_mem *m, uint64_t immediate)
 {
 	/* A stranger's, or of another program: the provider asks nobody. */

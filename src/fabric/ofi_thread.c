@@ -17,9 +17,9 @@
 enum {
 	SLACK_NS = 1000,
 	NAP_LEAST_NS = 20000,
-	NAP_WORK_NS = 2000000,   /* at most, with puts that wait */
-	NAP_POLL_NS = 500000,    /* at most, without a descriptor */
-	NAP_IDLE_NS = 100000000, /* with one, and nothing to do */
+	NAP_WORK_NS = 2000000,  /* at most, with puts that wait */
+	NAP_POLL_NS = 500000,   /* at most, without a descriptor */
+	NAP_IDLE_NS = 10000000, /* with one, and nothing to do */
 };
 
 /* How long until a look is due without any event. */
