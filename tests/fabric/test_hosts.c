@@ -165,8 +165,8 @@ static void test_refusals(void **state)
 	}
 }
 
-/* The one for several hosts where it works; or all say why not. */
-static void chooses_network(struct rank *rank)
+/* What shm+ofi is on this machine. */
+static struct ferry_fabric_info network(void)
 {
 	struct ferry_fabric_info info = FERRY_FABRIC_INFO_INIT;
 	int i = 0;
@@ -174,6 +174,14 @@ static void chooses_network(struct rank *rank)
 	while (ferry_fabric_get(i++, &info) &&
 	       strcmp(info.name, "shm+ofi") != 0)
 		;
+	return info;
+}
+
+/* The one for several hosts where it works; or all say why not. */
+static void chooses_network(struct rank *rank)
+{
+	const struct ferry_fabric_info info = network();
+
 	RANKS_EQ(strcmp(info.name, "shm+ofi"), 0);
 	if (info.score > 0) {
 		RANKS_OK(rank->open_status);
@@ -200,6 +208,43 @@ static void test_auto(void **state)
 	}
 }
 
+/* One rank has a name, the others have none: all use one interface. */
+static void name_first(const struct rank *rank,
+                       struct ferry_world_config *config)
+{
+	config->options = rank->rank == 0 ? "HOST=first" : "";
+}
+
+static void reach_all(struct rank *rank)
+{
+	struct ferry_segment *segment;
+
+	RANKS_EQ(ferry_world_nodes(rank->world), 2);
+	RANKS_OK(ferry_segment_open(rank->world, 1, 1, &segment));
+	ranks_defer((void (*)(void *))ferry_segment_close, segment);
+	for (int32_t r = 0; r < rank->n_ranks; r++)
+		RANKS_OK(ferry_segment_signal(segment, r, 0));
+	RANKS_OK(ferry_segment_kick(segment));
+	RANKS_OK(ferry_segment_wait(segment, 0, (uint64_t)rank->n_ranks));
+	RANKS_OK(ferry_world_barrier(rank->world));
+}
+
+static void test_one_has_a_name(void **state)
+{
+	const struct ferry_fabric_info info = network();
+	const struct ranks how = {
+		.kind = RANKS_PROCESSES,
+		.n_ranks = 3,
+		.fabric = info.score > 0 ? "shm+ofi" : "shm+wire",
+		.configure = name_first,
+	};
+
+	(void)state;
+	if (info.score <= 0)
+		print_message("on shm+wire, for shm+ofi: %s\n", info.reason);
+	ranks_run(&how, reach_all);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -207,6 +252,7 @@ int main(void)
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_auto),
+		cmocka_unit_test(test_one_has_a_name),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
