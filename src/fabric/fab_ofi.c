@@ -273,7 +273,8 @@ static enum ferry_status put(struct ferry_mem *mem, int32_t peer, size_t offset,
 {
 	struct ofi_mem *m = ofi_mem(mem);
 	struct ferry_world *world = mem->fabric->world;
-	const struct ofi_entry entry = {offset, source, bytes, signal};
+	const struct ofi_entry entry = {
+		source, bytes, signal, 1, {{offset, bytes}}};
 	enum ferry_status status;
 	bool added = true;
 

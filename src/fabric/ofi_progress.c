@@ -72,10 +72,18 @@ void ferry_ofi_leave(struct ofi_mem *m)
 
 static void arrived(struct ofi_mem *m, uint64_t immediate)
 {
+	const struct ferry_mem *mem = &m->net.wrap.mem;
+	uint64_t more = 0;
+
+	if (ofi_may_merge(m)) {
+		more = immediate >> OFI_MORE_SHIFT & OFI_MORE_MOST;
+		immediate -= more << OFI_MORE_SHIFT;
+	}
 	/* A stranger's, or of another program: the provider asks nobody. */
-	if (immediate >= m->net.wrap.mem.n_signals)
+	if (immediate >= mem->n_signals)
 		return;
-	ferry_net_arrived(&m->net.wrap.mem, (uint32_t)immediate);
+	for (uint64_t i = 0; i <= more; i++)
+		ferry_net_arrived(mem, (uint32_t)immediate);
 }
 
 static void *descriptor(const struct ofi_mem *m, const void *source)
@@ -88,33 +96,82 @@ static void *descriptor(const struct ofi_mem *m, const void *source)
 	return fi_mr_desc(m->mr[in_data ? OFI_DATA : OFI_CONTROL]);
 }
 
+/* Where the pieces of an entry go; how many. */
+static size_t aim(const struct ofi_mem *m, const struct ofi_peer *p,
+                  const struct ofi_entry *e, struct fi_rma_iov to[OFI_PIECES])
+{
+	const size_t control = m->net.wrap.mem.control_bytes;
+
+	for (uint32_t i = 0; i < e->n_pieces; i++) {
+		const int part = e->piece[i].offset >= control;
+
+		to[i] = (struct fi_rma_iov){
+			.addr = p->base[part] + e->piece[i].offset -
+		                (part ? control : 0),
+			.len = e->piece[i].bytes,
+			.key = p->key[part],
+		};
+	}
+	return e->n_pieces;
+}
+
 /* The bytes of an entry alone, or its immediate alone, or both in one. */
 static ssize_t write_entry(struct ofi_mem *m, int32_t peer,
                            const struct ofi_entry *e, bool bytes,
                            bool immediate)
 {
 	const struct ofi_peer *p = &m->peers[peer];
-	const int part = e->offset >= m->net.wrap.mem.control_bytes;
-	const uint64_t at = p->base[part] + e->offset -
-	                    (part ? m->net.wrap.mem.control_bytes : 0);
-	const void *source =
-		bytes && e->bytes ? e->source : m->net.wrap.mem.control;
-	const size_t n = bytes ? e->bytes : 0;
+	const bool some = bytes && e->bytes;
+	/* libfabric reads what it does not call const. */
+	const uintptr_t source =
+		(uintptr_t)(some ? e->source : m->net.wrap.mem.control);
+	const struct iovec from = {(void *)source, some ? e->bytes : 0};
+	void *key = descriptor(m, from.iov_base);
+	struct fi_rma_iov to[OFI_PIECES];
 	struct ofi_op *op = ferry_ofi_op_take(m, peer);
-	ssize_t err;
 
 	if (!op)
 		return -FI_EAGAIN;
-	if (immediate)
-		err = fi_writedata(m->ep, source, n, descriptor(m, source),
-		                   e->immediate, p->address, at, p->key[part],
-		                   &op->context);
-	else
-		err = fi_write(m->ep, source, n, descriptor(m, source),
-		               p->address, at, p->key[part], &op->context);
+	struct fi_msg_rma message = {
+		.msg_iov = &from,
+		.desc = &key,
+		.iov_count = 1,
+		.addr = p->address,
+		.rma_iov = to,
+		.rma_iov_count = aim(m, p, e, to),
+		.context = &op->context,
+		.data = e->immediate,
+	};
+
+	if (!some) {
+		to[0].len = 0;
+		message.rma_iov_count = 1;
+	}
+	const ssize_t err = fi_writemsg(
+		m->ep, &message,
+		ofi_fabric(m)->choice.info->tx_attr->op_flags | FI_COMPLETION |
+			(immediate ? FI_REMOTE_CQ_DATA : 0));
+
 	if (err)
 		ferry_ofi_op_give(m, op);
 	return err;
+}
+
+/* Lets the entry behind the first announce that one too, where it can. */
+static bool announce_later(struct ofi_mem *m, struct ofi_peer *p,
+                           const struct ofi_entry *e)
+{
+	const uint32_t mask = (1u << OFI_MORE_SHIFT) - 1;
+	struct ofi_entry *next = &p->ring[(p->head + 1) & m->queue_mask];
+
+	if (ofi_queue_length(p) < 2 || !ofi_may_merge(m) || !next->bytes ||
+	    (next->immediate ^ e->immediate) & mask ||
+	    (next->immediate >> OFI_MORE_SHIFT) +
+	                    (e->immediate >> OFI_MORE_SHIFT) >=
+	            OFI_MORE_MOST)
+		return false;
+	next->immediate += (e->immediate & ~mask) + (1u << OFI_MORE_SHIFT);
+	return true;
 }
 
 /*
@@ -125,7 +182,8 @@ static ssize_t write_entry(struct ofi_mem *m, int32_t peer,
  * ends, because the peer died or this rank closes, it reports a failure of a
  * context that does not exist, and the layer above it, ofi_rxm, reads that.
  * There the bytes go first, by themselves, and then the immediate with none:
- * it is there or it is not. TCP keeps them in this order.
+ * it is there or it is not. TCP keeps them in this order, so that one immediate
+ * may stand for the bytes of several entries.
  */
 static ssize_t hand_over(struct ofi_mem *m, int32_t peer,
                          const struct ofi_entry *e)
@@ -140,7 +198,8 @@ static ssize_t hand_over(struct ofi_mem *m, int32_t peer,
 		err = write_entry(m, peer, e, true, false);
 	if (err)
 		return err;
-	err = write_entry(m, peer, e, false, true);
+	if (!announce_later(m, p, e))
+		err = write_entry(m, peer, e, false, true);
 	p->bytes_gone = err == -FI_EAGAIN;
 	return err;
 }

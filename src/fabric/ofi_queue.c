@@ -43,6 +43,11 @@ enum ferry_status ferry_ofi_queue_open(struct ofi_mem *m)
 		                  "ofi: queues of %zu puts to %zu peers", size,
 		                  n_ranks);
 	m->n_ops = n_ops;
+	m->merged_bytes = (size_t)min_i64((int64_t)ofi_fabric(m)->max_put,
+	                                  OFI_MERGED_BYTES);
+	m->max_pieces = (uint32_t)min_i64(
+		(int64_t)ofi_fabric(m)->choice.info->tx_attr->rma_iov_limit,
+		OFI_PIECES);
 	m->queue_mask = (uint32_t)size - 1;
 	for (size_t r = 0; r < n_ranks; r++)
 		m->peers[r].ring = m->rings + r * size;
@@ -60,11 +65,43 @@ void ferry_ofi_queue_close(struct ofi_mem *m)
 	free(m->ops);
 }
 
+/* Lets the last put that is still here grow by one that continues it. */
+static bool merge(const struct ofi_mem *m, struct ofi_entry *last,
+                  const struct ofi_entry *entry)
+{
+	const uint32_t mask = (1u << OFI_MORE_SHIFT) - 1;
+	const size_t at = entry->piece[0].offset;
+	const uint32_t n = last->n_pieces;
+	const size_t end = last->piece[n - 1].offset + last->piece[n - 1].bytes;
+
+	if (!ofi_may_merge(m) || (last->immediate & mask) != entry->immediate ||
+	    last->immediate >> OFI_MORE_SHIFT == OFI_MORE_MOST ||
+	    last->bytes + entry->bytes > m->merged_bytes || !last->bytes ||
+	    !entry->bytes ||
+	    (const char *)last->source + last->bytes != entry->source ||
+	    at <= m->net.wrap.mem.control_bytes)
+		return false;
+	if (at == end) {
+		last->piece[n - 1].bytes += entry->bytes;
+	} else if (n < m->max_pieces) {
+		last->piece[last->n_pieces++] = entry->piece[0];
+	} else {
+		return false;
+	}
+	last->bytes += entry->bytes;
+	last->immediate += 1u << OFI_MORE_SHIFT;
+	return true;
+}
+
 bool ferry_ofi_queue_add(struct ofi_mem *m, int32_t peer,
                          const struct ofi_entry *entry)
 {
 	struct ofi_peer *p = &m->peers[peer];
 
+	/* Not to one whose bytes have gone without their immediate. */
+	if (ofi_queue_length(p) > (p->bytes_gone ? 1u : 0u) &&
+	    merge(m, &p->ring[(p->tail - 1) & m->queue_mask], entry))
+		return true;
 	if (ofi_queue_length(p) > m->queue_mask)
 		return false;
 	p->ring[p->tail++ & m->queue_mask] = *entry;
@@ -79,6 +116,7 @@ void ferry_ofi_queue_drop(struct ofi_mem *m, int32_t peer)
 	m->n_queued -= ofi_queue_length(p);
 	p->head = p->tail;
 	p->stuck_ns = 0;
+	p->bytes_gone = false;
 }
 
 struct ofi_op *ferry_ofi_op_take(struct ofi_mem *m, int32_t peer)
