@@ -98,12 +98,6 @@ static enum ferry_status open_segment(struct ferry_moe *m)
 		ferry_window_n_fan(&m->shape), &m->segment);
 }
 
-/* What a rank has seen of its peers, and all must know. */
-enum {
-	NEEDS_OTHER_LAYOUT = 1 << 0,
-	NO_HIERARCHY = 1 << 1,
-};
-
 /* Do stores reach all peers? Otherwise the window needs a stage. */
 static bool is_direct(const struct ferry_moe *m)
 {
@@ -126,7 +120,7 @@ static bool is_host_direct(const struct ferry_moe *m)
 		if (near != !!(caps & FERRY_CAP_LDST))
 			return false;
 	}
-	return m->world->n_nodes > 1;
+	return true;
 }
 
 /* Can lines go to all peers? Without that there is no engine, or chunks. */
@@ -151,7 +145,7 @@ static enum ferry_status look_at_gpus(struct ferry_moe *m, uint8_t *otherwise)
 			                  "%d and %d share no GPU and have no "
 			                  "NVLink: allowed are CHUNKS and AUTO",
 			                  m->shape.rank, r);
-		*otherwise = NEEDS_OTHER_LAYOUT;
+		*otherwise = 1;
 	}
 	return FERRY_OK;
 }
@@ -162,16 +156,14 @@ static enum ferry_status look_at_peers(struct ferry_moe *m, uint8_t *otherwise)
 	*otherwise = 0;
 	if (m->shape.device == FERRY_DEVICE_CUDA)
 		return look_at_gpus(m, otherwise);
-	if (!is_direct(m))
-		*otherwise |= NEEDS_OTHER_LAYOUT;
-	if (!is_host_direct(m) || !strcmp(m->world->ctx.opt.hierarchy, "off"))
-		*otherwise |= NO_HIERARCHY;
+	*otherwise = m->shape.hosts.n ? !is_host_direct(m)
+	                              : !m->staged && !is_direct(m);
 	return FERRY_OK;
 }
 
 /* All ranks must lay out alike: what one needs, all do. */
 static enum ferry_status agree_layout(struct ferry_moe *m, uint64_t deadline,
-                                      uint8_t *otherwise)
+                                      bool *otherwise)
 {
 	const int32_t n_ranks = m->shape.n_ranks;
 	uint8_t *all = calloc((size_t)n_ranks, 1);
@@ -184,7 +176,7 @@ static enum ferry_status agree_layout(struct ferry_moe *m, uint64_t deadline,
 	status = ferry_agree(m->world->boot, status, &own, all, sizeof(own),
 	                     deadline);
 	for (int32_t r = 0; status == FERRY_OK && r < n_ranks; r++)
-		*otherwise |= all[r];
+		*otherwise = *otherwise || all[r];
 	free(all);
 	return status;
 }
@@ -247,31 +239,64 @@ static enum ferry_status check_per_host(struct ferry_moe *m)
 	return FERRY_OK;
 }
 
+/* Rows travel to every rank on its own. */
+static void use_no_hosts(struct ferry_moe *m)
+{
+	ferry_hosts_destroy(&m->shape.hosts);
+	ferry_shape_use_hosts(&m->shape, &(struct ferry_hosts){.n = 0});
+}
+
 /*
- * Only an open segment tells how its peers are reached. Where some are not
- * reached by stores the window needs a stage, and there may be a hierarchy;
- * where some GPUs have no NVLink it cannot have lines; then it is made again.
+ * On several hosts there are ranks that stores do not reach, and most likely
+ * those of the own host are the others: a segment on a network is not opened
+ * only to find that out. One rank is enough that wants no hierarchy.
+ */
+static enum ferry_status expect_hosts(struct ferry_moe *m, uint64_t deadline)
+{
+	const int32_t n_ranks = m->shape.n_ranks;
+	const uint8_t off = !strcmp(m->world->ctx.opt.hierarchy, "off");
+	uint8_t *all = calloc((size_t)n_ranks, 1);
+	enum ferry_status status = use_hosts(m);
+	bool any_off = false;
+
+	m->staged = true;
+	if (!all && status == FERRY_OK)
+		status = ferry_fail(&m->world->ctx, FERRY_NOMEM,
+		                    "moe_open: answers of %d ranks", n_ranks);
+	status = ferry_agree(m->world->boot, status, &off, all, sizeof(off),
+	                     deadline);
+	for (int32_t r = 0; status == FERRY_OK && r < n_ranks; r++)
+		any_off = any_off || all[r];
+	free(all);
+	if (any_off)
+		use_no_hosts(m);
+	return status;
+}
+
+/*
+ * Only an open segment tells for certain how its peers are reached. Where some
+ * are not reached by stores the window needs a stage; where those of a host are
+ * not there is no hierarchy; where some GPUs have no NVLink it cannot have
+ * lines; then it is made again.
  */
 static enum ferry_status open_window(struct ferry_moe *m, uint64_t deadline)
 {
-	uint8_t otherwise = 0;
+	const bool cuda = m->shape.device == FERRY_DEVICE_CUDA;
+	bool otherwise = false;
 
+	if (!cuda && m->world->n_nodes > 1)
+		FERRY_TRY(expect_hosts(m, deadline));
 	FERRY_TRY(open_segment(m));
 	FERRY_TRY(agree_layout(m, deadline, &otherwise));
-	if (!(otherwise & NEEDS_OTHER_LAYOUT))
+	if (!otherwise)
 		return check_per_host(m);
 	ferry_segment_close(m->segment);
 	m->segment = NULL;
-	if (m->shape.device == FERRY_DEVICE_CUDA) {
+	if (cuda)
 		m->shape.path = FERRY_PATH_CHUNKS;
-		return open_segment(m);
-	}
-	m->staged = true;
-	enum ferry_status status = FERRY_OK;
-
-	if (!(otherwise & NO_HIERARCHY))
-		status = use_hosts(m);
-	FERRY_TRY(ferry_agree(m->world->boot, status, NULL, NULL, 0, deadline));
+	else
+		m->staged = true;
+	use_no_hosts(m);
 	FERRY_TRY(check_per_host(m)); /* the same on all ranks */
 	return open_segment(m);
 }

@@ -414,6 +414,8 @@ void ferry_shape_use_hosts(struct ferry_shape *shape,
 {
 	shape->hosts = *hosts;
 	shape->back_rows = back_rows(shape);
+	shape->part_groups = 0;
+	shape->part_blocks = 0;
 	if (!ferry_shape_adds(shape))
 		return;
 	shape->part_groups = (shape->n_ranks - shape->hosts.fewest_ranks) /
