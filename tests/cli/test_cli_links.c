@@ -113,6 +113,41 @@ static void test_measure(void **state)
 	}
 }
 
+/* Bytes between hosts: what a rank expects is what Ferry counts, per rank. */
+static void test_ferry_counts_the_same(void **state)
+{
+	static const char shape[] =
+		"--tokens 96 --hidden 32 --topk 4 --experts 32 --combine "
+		"per-host --json";
+	char line[256];
+
+	(void)state;
+	setenv("FERRY_RANKS_PER_HOST", "2", 1);
+	snprintf(line, sizeof(line),
+	         "bench --ranks 6 --fabric shm+wire --iters 1 --warmup 0 "
+	         "--rounds 1 %s",
+	         shape);
+	cJSON *counted = program_json_of(line, "ferry-bench-1");
+
+	unsetenv("FERRY_RANKS_PER_HOST");
+	snprintf(line, sizeof(line),
+	         "model --ranks 6 --per-host 2 --no-tables %s", shape);
+	cJSON *said = program_json_of(line, "ferry-model-1");
+
+	for (int p = 0; p < 2; p++) {
+		const double bytes =
+			program_number(row_of(counted, p), "host_bytes");
+		const double each =
+			program_number(row_of(said, p), "between_bytes");
+
+		/* Experts are uneven: the busiest rank has a little more. */
+		assert_true(bytes > 6 * each * 0.93);
+		assert_true(bytes < 6 * each * 1.03);
+	}
+	cJSON_Delete(counted);
+	cJSON_Delete(said);
+}
+
 /* Means of what is drawn are what is expected; the busiest rank has more. */
 static void test_drawn(void **state)
 {
@@ -208,6 +243,7 @@ int main(void)
 		cmocka_unit_test(test_measure),
 		cmocka_unit_test(test_trace),
 		cmocka_unit_test(test_drawn),
+		cmocka_unit_test(test_ferry_counts_the_same),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
