@@ -124,6 +124,6 @@ const struct conf_case conf_memory_cases[] = {
 	{"page_aligned", page_aligned, {2}, false},
 	{"own_rank_is_reachable", own_rank_is_reachable, {1, 2}, false},
 	{"stores_arrive", stores_arrive, {1, 4}, false},
-	{"many_segments", many_segments, {2, 5}, false},
+	{"many_segments", many_segments, {2, 5}, true},
 	{NULL, NULL, {0}, false},
 };

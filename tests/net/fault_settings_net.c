@@ -11,7 +11,7 @@ const struct fault_setting fault_settings[] = {
 };
 
 const int32_t fault_open_ms = 400;
-const int32_t fault_random_runs = 5;
+const int32_t fault_random_runs = 2;
 
 static struct namespaces hosts;
 
