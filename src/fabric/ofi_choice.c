@@ -157,6 +157,9 @@ static bool fits(const struct fi_info *info, const struct ferry_options *opt)
 
 	if (info->domain_attr->cq_data_size < CQ_DATA_BYTES)
 		return false;
+	/* Never completes a write of no bytes; fabric shm does better. */
+	if (!strcmp(provider_of(info), "shm"))
+		return false;
 	if (is_auto(opt) ? provider_rank(info) < 0
 	                 : strcmp(provider_of(info), opt->ofi_provider) != 0)
 		return false;

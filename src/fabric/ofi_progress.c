@@ -303,6 +303,14 @@ static void break_down(struct ofi_mem *m, const char *why)
 	          ofi_fabric(m)->choice.provider, m->broken);
 }
 
+static bool is_op(const struct ofi_mem *m, const void *context)
+{
+	const uintptr_t first = (uintptr_t)m->ops;
+	const uintptr_t at = (uintptr_t)context;
+
+	return at >= first && at - first < m->n_ops * sizeof(*m->ops);
+}
+
 /* An operation that failed ends what is put to its peer. */
 static bool read_error(struct ofi_mem *m)
 {
@@ -323,7 +331,8 @@ static bool read_error(struct ofi_mem *m)
 	}
 	struct ofi_op *op = e.op_context;
 
-	if (!op) /* of a connection that came from a peer: nothing of ours */
+	if (!is_op(m,
+	           op)) /* of a connection that came from a peer: nothing of ours */
 		return true;
 	snprintf(text, sizeof(text), "%s", api->strerror(e.err));
 	ferry_ofi_peer_failed(m, op->peer, text);
@@ -342,10 +351,11 @@ static bool read_some(struct ofi_mem *m)
 	if (n < 0 && n != -FI_EAGAIN)
 		break_down(m, ofi_fabric(m)->api.strerror((int)-n));
 	for (ssize_t i = 0; i < n; i++) {
-		if (entries[i].flags & FI_REMOTE_CQ_DATA)
-			arrived(m, entries[i].data);
-		else if (entries[i].op_context)
+		/* Some give a completed write the flags of an arrival. */
+		if (is_op(m, entries[i].op_context))
 			ferry_ofi_op_give(m, entries[i].op_context);
+		else if (entries[i].flags & FI_REMOTE_CQ_DATA)
+			arrived(m, entries[i].data);
 	}
 	return n > 0;
 }
