@@ -68,7 +68,7 @@ struct ofi_entry {
 enum {
 	OFI_MORE_SHIFT = 24, /* counters beyond are never merged */
 	OFI_MORE_MOST = 255,
-	OFI_MERGED_BYTES = 65536,
+	OFI_MERGED_BYTES = 262144,
 };
 
 /* What the provider has got and not completed. */
