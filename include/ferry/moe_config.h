@@ -206,7 +206,9 @@ struct ferry_moe_config {
 /** What a channel would need. */
 struct ferry_moe_need {
 	size_t size;
-	size_t window_bytes;      /* symmetric memory, per rank */
+	size_t window_bytes;      /* symmetric memory, per rank, of a world of
+	                           * one host; several need more: a stage,
+	                           * and for PER_HOST parts */
 	size_t heap_bytes;        /* further memory, per rank */
 	int64_t recv_rows;        /* rows that out.rows must hold */
 	int64_t recv_rows_slot;   /* rows of one slot where they are padded,
