@@ -53,17 +53,17 @@ void hosted_ranks(struct ranks *how)
 void hosted_need_fabric(const char *name)
 {
 	struct ferry_fabric_info info = FERRY_FABRIC_INFO_INIT;
-	const char *reason = "this build knows none of that name";
 
 	for (int i = 0; ferry_fabric_get(i, &info); i++) {
 		if (strcmp(info.name, name) != 0)
 			continue;
 		if (info.score > 0)
 			return;
-		reason = info.reason;
+		printf("skipped: fabric %s: %s\n", name, info.reason);
+		exit(77);
 	}
-	printf("skipped: fabric %s: %s\n", name, reason);
-	exit(77);
+	fprintf(stderr, "there is no fabric '%s'\n", name);
+	exit(2);
 }
 
 const char *hosted_meeting(void)
