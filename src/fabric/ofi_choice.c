@@ -18,7 +18,6 @@
 
 enum {
 	CQ_DATA_BYTES = 4, /* of an immediate, at least */
-	STREAM_RECEIVES = 64,
 	MOST_NICS = 64, /* of a machine */
 	PCI_BYTES = 20,
 };
@@ -310,9 +309,6 @@ static bool take(const struct ferry_ofi_api *api, const struct fi_info *offer,
 		return false;
 	if (!choice->ordered)
 		choice->info->tx_attr->op_flags |= FI_DELIVERY_COMPLETE;
-	/* Writes take no receives there, and each costs 16 KiB in ofi_rxm. */
-	if (choice->is_stream && choice->info->rx_attr->size > STREAM_RECEIVES)
-		choice->info->rx_attr->size = STREAM_RECEIVES;
 	return true;
 }
 

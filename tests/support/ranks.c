@@ -41,7 +41,7 @@ static void load_libfabric(const char *fabric)
 
 	if (!fabric || !strstr(fabric, "ofi"))
 		return;
-	/* Without them an endpoint over TCP begins with 64 MiB: docs/fabric.md */
+	/* Without them an endpoint over TCP begins with 64 MiB. */
 	setenv("FI_OFI_RXM_USE_SRX", "0", 0);
 	setenv("FI_OFI_RXM_MSG_RX_SIZE", "8", 0);
 	for (int i = 0; !info.name || strcmp(info.name, name) != 0; i++)
