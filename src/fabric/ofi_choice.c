@@ -18,7 +18,7 @@
 
 enum {
 	CQ_DATA_BYTES = 4, /* of an immediate, at least */
-	MOST_NICS = 64, /* of a machine */
+	MOST_NICS = 64,    /* of a machine */
 	PCI_BYTES = 20,
 };
 

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is of fabric ofi alone: refusals with their reasons, signals left as
+ * they were, and more arrivals than any queue has room for while the receiver
+ * computes.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "conformance.h"
+
+enum { N_SIGNALS = 65, ARRIVALS = 28672 };
+
+static void refused(const char *options, const char *text)
+{
+	struct ferry_world_config config = FERRY_WORLD_CONFIG_INIT;
+	struct ferry_world *world = NULL;
+
+	config.options = options;
+	assert_int_equal(ferry_world_open(&config, &world), FERRY_UNSUPPORTED);
+	assert_non_null(strstr(ferry_last_error(), text));
+	assert_null(world);
+}
+
+static void test_refusals(void **state)
+{
+	(void)state;
+	refused("FABRIC=ofi;OFI_LIBRARY=/nowhere/libfabric.so",
+	        "/nowhere/libfabric.so");
+	refused("FABRIC=ofi;OFI_PROVIDER=nosuch", "nosuch");
+	refused("FABRIC=ofi;OFI_DOMAIN=nosuch0", "found: ");
+	refused("FABRIC=ofi;OFI_INTERFACE=203.0.113.77", "found: ");
+}
+
+static void open_and_close(struct rank *rank)
+{
+	struct ferry_segment *s = NULL;
+
+	RANKS_OK(ferry_segment_open(rank->world, 4096, 1, &s));
+	ferry_segment_close(s);
+}
+
+static void test_signals_are_left_alone(void **state)
+{
+	struct sigaction before[N_SIGNALS], after;
+
+	(void)state;
+	for (int i = 1; i < N_SIGNALS; i++)
+		sigaction(i, NULL, &before[i]);
+	ranks_run(&(struct ranks){.n_ranks = 2, .fabric = "ofi"},
+	          open_and_close);
+	for (int i = 1; i < N_SIGNALS; i++)
+		if (!sigaction(i, NULL, &after))
+			assert_ptr_equal(after.sa_handler,
+			                 before[i].sa_handler);
+}
+
+/* As many as come from 7 ranks with 4096 tokens each. */
+static void many_arrive(struct rank *rank)
+{
+	struct ferry_segment *s = NULL;
+
+	RANKS_OK(ferry_segment_open(rank->world, 4096, 1, &s));
+	if (rank->rank == 0)
+		for (int i = 0; i < ARRIVALS; i++)
+			RANKS_OK(ferry_segment_put(s, 1, (size_t)i % 64 * 64,
+			                           ferry_segment_base(s), 8,
+			                           0));
+	if (rank->rank == 0)
+		RANKS_OK(ferry_segment_flush(s));
+	RANKS_OK(ferry_world_barrier(rank->world));
+	if (rank->rank == 1)
+		RANKS_OK(ferry_segment_wait(s, 0, ARRIVALS));
+	RANKS_OK(ferry_world_barrier(rank->world));
+	if (rank->rank == 1)
+		RANKS_EQ(ferry_segment_read(s, 0), ARRIVALS);
+	ferry_segment_close(s);
+}
+
+static void test_many_arrive(void **state)
+{
+	(void)state;
+	ranks_run(&(struct ranks){.n_ranks = 2,
+	                          .fabric = "ofi",
+	                          .kind = RANKS_PROCESSES},
+	          many_arrive);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_signals_are_left_alone),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_many_arrive),
+	};
+
+	return cmocka_run_group_tests_name("ofi", tests, NULL, NULL);
+}
