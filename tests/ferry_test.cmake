@@ -35,7 +35,17 @@ set(args_gpu_chunks_processes --fabric p2p --path chunks --processes)
 set(args_nvshmem_lines --fabric nvshmem --path lines --processes)
 set(args_nvshmem_chunks --fabric nvshmem --path chunks --processes)
 set(nvshmem_all nvshmem_lines nvshmem_chunks)
+# Ranks that pretend to be on hosts of their own, or two by two.
+set(args_gpu_hosts --fabric p2p+wire --path chunks
+  --options RANKS_PER_HOST=1)
+set(args_gpu_hosts_pairs --fabric p2p+wire --path chunks --streams 2
+  --options RANKS_PER_HOST=2)
+set(args_gpu_hosts_fused --fabric p2p+wire --path chunks --fused
+  --options RANKS_PER_HOST=1)
+set(args_gpu_hosts_processes --fabric p2p+wire --path chunks --processes
+  --options RANKS_PER_HOST=1)
 set(gpu_split gpu_lines gpu_chunks)
+set(gpu_hosts gpu_hosts gpu_hosts_pairs)
 set(gpu_all gpu_lines gpu_chunks gpu_lines_fused gpu_chunks_fused)
 set(gpu_processes gpu_lines_processes gpu_chunks_processes)
 

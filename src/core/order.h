@@ -29,6 +29,11 @@ static inline void store_release_u32(uint32_t *p, uint32_t v)
 	__atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
 
+static inline void store_release_u64(uint64_t *p, uint64_t v)
+{
+	__atomic_store_n(p, v, __ATOMIC_RELEASE);
+}
+
 static inline void store_seq_u32(uint32_t *p, uint32_t v)
 {
 	__atomic_store_n(p, v, __ATOMIC_SEQ_CST);

@@ -7,6 +7,7 @@
 #define FERRY_COMBINE_CHUNKS_CUH
 
 #include "combine_terms.cuh"
+#include "net_port.cuh"
 
 enum {
 	N_WARPS = 16,
@@ -43,7 +44,7 @@ static __device__ __forceinline__ void raise_flags(const struct combine *c,
 
 #pragma unroll 1
 	for (int32_t r = first; r < first + ch->group_size; r++)
-		if (r != ch->rank)
+		if (r != ch->rank && !net_is_far(ch, r))
 			store_release_sys(back_flag_at(ch, r, c->a->slot,
 			                               ch->rank, chunk),
 			                  c->epoch);

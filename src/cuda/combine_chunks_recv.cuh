@@ -23,6 +23,12 @@ static __device__ __forceinline__ bool wait_for_chunk(const struct combine *c,
 
 		if (r == ch->rank)
 			continue;
+		if (net_is_far(ch, r)) {
+			good = net_await(ch, &c->a->op, &w, FERRY_COUNT_BACK, r,
+			                 *net_due_at(ch, &c->a->op, c->epoch,
+			                             FERRY_COUNT_BACK, r));
+			continue;
+		}
 #pragma unroll 1
 		while (good && load_acquire_sys(flag) != c->epoch)
 			good = wait_again(&w, r);

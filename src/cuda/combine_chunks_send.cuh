@@ -6,7 +6,7 @@
 #ifndef FERRY_COMBINE_CHUNKS_SEND_CUH
 #define FERRY_COMBINE_CHUNKS_SEND_CUH
 
-#include "combine_chunks.cuh"
+#include "net_combine.cuh"
 
 /* Stores a block of row j to all ranks of a group but this one. */
 template <int HOW>
@@ -19,10 +19,15 @@ store_to_group(const struct combine *c, int32_t group, int32_t token,
 
 #pragma unroll 1
 	for (int32_t r = first; r < first + ch->group_size; r++) {
-		if (r == ch->rank)
+		if (r == ch->rank || net_is_far(ch, r))
 			continue;
 		store_16(back_row_of<HOW>(c, r, token, first_choice) + at, v);
 	}
+	if (net_has_far(ch, group))
+		store_16(net_out_back(ch, c->a->slot, group, token,
+		                      is_exact<HOW>(c) ? first_choice : 0) +
+		                 at,
+		         v);
 }
 
 /* The choices of a token from `base` on, each as it is. */
@@ -134,6 +139,8 @@ static __device__ __forceinline__ bool send_by_stores(const struct combine *c,
 				return false;
 			if (crew->warp == 0 && c->lane == 0)
 				raise_flags(c, group, chunk);
+			if (crew->warp == 0)
+				net_put_chunk<HOW>(c, group, chunk);
 		}
 		chunk -= n;
 	}

@@ -9,7 +9,7 @@
 #define FERRY_COMBINE_TERMS_CUH
 
 #include "../proto/slot_state.h"
-#include "place.cuh"
+#include "net_port.cuh"
 #include "sum.cuh"
 #include "wait.cuh"
 
@@ -359,8 +359,9 @@ static __device__ __forceinline__ bool exact_terms(const struct combine *c,
 	const bool comes = rank != NO_RANK && rank != ch->rank;
 
 	if (comes)
-		t->row = back_at(ch, ch->rank, c->a->slot, token,
-		                 base + c->lane);
+		t->row = net_from(ch, rank,
+		                  back_at(ch, ch->rank, c->a->slot, token,
+		                          base + c->lane));
 	t->comes = __ballot_sync(ALL_LANES, comes);
 	t->all |= t->comes;
 	t->rank = rank;
@@ -427,8 +428,10 @@ static __device__ __forceinline__ bool reduced_terms(const struct combine *c,
 
 			t->comes |= 1u << n;
 			if (c->lane == n) {
-				t->row = back_at(ch, ch->rank, c->a->slot,
-				                 token, j);
+				t->row =
+					net_from(ch, rank,
+				                 back_at(ch, ch->rank,
+				                         c->a->slot, token, j));
 				t->rank = rank;
 			}
 		}

@@ -118,6 +118,28 @@ struct ferry_cuda_copy {
 };
 
 /*
+ * Where some ranks are reached over a network only (net_port.cuh): their
+ * windows have no address here, ch.window[rank] is NULL. Zero otherwise.
+ */
+struct ferry_cuda_net {
+	/* The own window as the network writes it: offsets are those of the
+	 * window, and what other ranks of the host store is not here. */
+	unsigned char *in;
+	unsigned char *out; /* on its way to far ranks: struct ferry_net_out */
+	const uint64_t *counters; /* own, ferry_window_signal numbers them */
+	/* What the port needs: of the proxy, its ring. Device addresses. */
+	void *port;
+	void *port_local;
+	size_t max_put; /* 0: no rank is far */
+	/* `out`: offsets within a slot. */
+	size_t out_slot_bytes;
+	size_t out_table_offset, out_part_offset;
+	size_t out_row_offset, out_back_offset;
+	int32_t out_back_rows; /* of a token of a group */
+	int32_t first_far;     /* lowest rank that is */
+};
+
+/*
  * Device memory of one operation slot: what dispatch leaves for combine.
  * Arrays [..][max_tokens][topk] have the channel's maxima as strides.
  */
@@ -134,6 +156,14 @@ struct ferry_cuda_op {
 	int64_t *offsets; /* [own slots + 1] as in EXPERT_PACKED */
 	uint8_t *dropped; /* [max_tokens][topk] own choices that their rank
 	                   * leaves out; NULL unless bounded and DROP */
+	/*
+	 * Where some ranks are far, by kind and rank: what the counters of an
+	 * epoch were raised to in all those before that have the same ones,
+	 * [FERRY_EPOCH_KEYS][FERRY_N_COUNTS][n_ranks], and by how much this
+	 * epoch raises them, [2][FERRY_N_COUNTS][n_ranks], by its parity.
+	 */
+	uint64_t *net_base;
+	uint32_t *net_due;
 	/* Of the kernels, zeroed at open; a dispatch and a combine kernel are
 	 * given different memory here. */
 	void *scratch;
@@ -176,6 +206,7 @@ struct ferry_cuda_channel {
 	 * room that it would take: they have been promised it.
 	 */
 	int32_t early;
+	struct ferry_cuda_net net;
 	/* Failures. */
 	struct ferry_cuda_local *local;
 	struct ferry_cuda_host *host; /* device address of pinned memory */

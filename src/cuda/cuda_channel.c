@@ -137,6 +137,13 @@ size_t ferry_cuda_op_lay_out(struct ferry_cuda_op *op,
 	                   sizeof(*op->offsets));
 	if (drops)
 		op->dropped = take(base, &end, own, sizeof(*op->dropped));
+	if (c->net.max_put) {
+		const size_t n = (size_t)c->n_ranks * FERRY_N_COUNTS;
+
+		op->net_base = take(base, &end, n * FERRY_EPOCH_KEYS,
+		                    sizeof(*op->net_base));
+		op->net_due = take(base, &end, n * 2, sizeof(*op->net_due));
+	}
 	op->scratch = take(base, &end, scratch_bytes, 1);
 	op->scratch_bytes = scratch_bytes;
 	return end;

@@ -11,8 +11,8 @@
 #include "cuda_args.h"
 
 /*
- * Fills in everything but local, host and timeout_ns, which are 0. windows is
- * [n_ranks], device addresses of the windows' data; NULL: not known yet. At
+ * Fills in everything but net, local, host and timeout_ns, which are 0. windows
+ * is [n_ranks], device addresses of the windows' data; NULL: not known yet. At
  * most FERRY_CUDA_MAX_RANKS ranks.
  */
 void ferry_cuda_channel_fill(struct ferry_cuda_channel *channel,

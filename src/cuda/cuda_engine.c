@@ -76,7 +76,9 @@ static enum ferry_status load_kernels(struct ferry_engine *e)
 		FERRY_TRY(cuda_fail(e, ferry_cuda_combine_of(paths[i])->load(),
 		                    "loading the combine kernels"));
 	}
-	return FERRY_OK;
+	FERRY_TRY(cuda_fail(e, e->dispatch->load(),
+	                    "loading the dispatch kernels"));
+	return cuda_fail(e, e->combine->load(), "loading the combine kernels");
 }
 
 static enum ferry_status
@@ -170,7 +172,7 @@ static enum ferry_status take_memory(struct ferry_engine *e)
 		"memory for placements");
 }
 
-/* Device addresses of all windows: every peer is reached by stores. */
+/* Device addresses of all windows that stores reach. */
 static void fill_channel(struct ferry_engine *e,
                          struct ferry_cuda_channel *channel)
 {
@@ -227,8 +229,13 @@ static enum ferry_status open_steps(struct ferry_engine *e)
 	status = take_memory(e);
 	if (status == FERRY_OK) {
 		fill_channel(e, channel);
-		status = load_kernels(e);
+		status = cuda_fail(e,
+		                   ferry_cuda_net_take(&e->net, e->moe, channel,
+		                                       e->stream),
+		                   "mapping memory of the network");
 	}
+	if (status == FERRY_OK)
+		status = load_kernels(e);
 	if (status == FERRY_OK)
 		status = measure_kernels(e, channel, &fits);
 	if (status == FERRY_OK)
@@ -249,6 +256,7 @@ static void free_memory(struct ferry_engine *e)
 	ferry_cuda_placements_destroy(&e->placements);
 	ferry_cuda_give(e->local, e->stream);
 	ferry_cuda_unpin(e->moe->world->gpu, &e->pinned);
+	ferry_cuda_net_give(&e->net, e->moe, e->stream);
 	if (e->stream)
 		(void)cudaStreamDestroy(e->stream);
 	free(e->slots);
@@ -277,6 +285,8 @@ static enum ferry_status open_on_device(struct ferry_moe *moe,
 
 	if (status == FERRY_OK)
 		status = ferry_cuda_watch_start(e);
+	if (status == FERRY_OK)
+		status = ferry_cuda_net_start(&e->net, moe);
 	if (status != FERRY_OK) {
 		ferry_cuda_watch_stop(e);
 		free_memory(e);
@@ -298,8 +308,10 @@ static enum ferry_status open_cuda(struct ferry_moe *moe,
 		return ferry_fail(&moe->world->ctx, FERRY_NOMEM,
 		                  "moe_open: no memory for the engine");
 	e->moe = moe;
-	e->dispatch = ferry_cuda_dispatch_of(moe->shape.path);
-	e->combine = ferry_cuda_combine_of(moe->shape.path);
+	e->dispatch = moe->mirror ? &ferry_cuda_dispatch_net
+	                          : ferry_cuda_dispatch_of(moe->shape.path);
+	e->combine = moe->mirror ? &ferry_cuda_combine_net
+	                         : ferry_cuda_combine_of(moe->shape.path);
 	const enum ferry_status status = open_on_device(moe, e);
 
 	if (status) {
@@ -340,6 +352,8 @@ static bool close_cuda(struct ferry_engine *e)
 		return false;
 	const bool over = drained(e, deadline);
 
+	/* What kernels have sent leaves. */
+	ferry_net_proxy_stop(&e->net.proxy);
 	if (over)
 		free_memory(e);
 	ferry_cuda_leave(&scope);

@@ -15,6 +15,7 @@
 #include "../proto/channel.h"
 #include "cuda_kernels.h"
 #include "cuda_memory.h"
+#include "cuda_net.h"
 #include "cuda_order.h"
 #include "cuda_placement.h"
 
@@ -36,6 +37,7 @@ struct ferry_engine {
 	struct ferry_cuda_local *local;      /* on the device */
 	struct cuda_placements placements;
 	struct cuda_pinned pinned;
+	struct cuda_net net; /* of a channel over several hosts */
 	cudaStream_t stream; /* for memory and copies */
 	/* cuda_watch.c */
 	pthread_t watcher;

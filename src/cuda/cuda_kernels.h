@@ -56,6 +56,9 @@ extern const struct ferry_cuda_dispatch_ops ferry_cuda_dispatch_lines;
 extern const struct ferry_cuda_dispatch_ops ferry_cuda_dispatch_chunks;
 extern const struct ferry_cuda_combine_ops ferry_cuda_combine_lines;
 extern const struct ferry_cuda_combine_ops ferry_cuda_combine_chunks;
+/* Chunks, where some ranks are reached over a network only. */
+extern const struct ferry_cuda_dispatch_ops ferry_cuda_dispatch_net;
+extern const struct ferry_cuda_combine_ops ferry_cuda_combine_net;
 
 #ifdef __cplusplus
 }

@@ -62,6 +62,8 @@ static struct launch begin(struct ferry_moe *moe, int32_t slot,
 		.stream = stream,
 	};
 
+	if (l.e->net.proxy.started)
+		ferry_net_proxy_wake(&l.e->net.proxy);
 	*error = (int)enter_device(&l);
 	if (*error == cudaSuccess)
 		*error = ferry_cuda_order_before(&l.slot->order, stream,

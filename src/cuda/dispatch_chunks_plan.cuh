@@ -9,6 +9,7 @@
 
 #include "dispatch_chunks_check.cuh"
 #include "dispatch_chunks_recv.cuh"
+#include "net_dispatch.cuh"
 
 /* What a team keeps in shared memory beside its rings. */
 struct plan_shared {
@@ -49,6 +50,9 @@ static __device__ inline bool await_part(const struct chunks *c, int32_t source,
 		&table_record_at(c, c->a->ch.rank, source, part)->epoch;
 	struct wait w = recv_wait(c);
 
+	if (net_is_far(&c->a->ch, source))
+		return net_await(&c->a->ch, &c->a->op, &w, FERRY_COUNT_TABLE,
+		                 source, net_table_puts(&c->a->ch));
 	while (load_acquire_sys(flag) != c->epoch)
 		if (!wait_again(&w, source))
 			return false;
@@ -136,6 +140,7 @@ static __device__ inline bool count_block(const struct chunks *c,
 	odd |= !plan_count(p, block,
 	                   (const int32_t *)(t + 1) + (size_t)first * t->topk,
 	                   n, n ? t->topk : 1);
+	net_count_rows(c, p, group, first, n, n ? t->topk : 1);
 	if (odd)
 		add_relaxed_gpu(word_at(c, WORD_ODD), 1);
 	return true;
@@ -258,6 +263,10 @@ static __device__ inline void place_block(const struct chunks *c,
 	for (int32_t i = team_thread(&p->team); i < b.n;
 	     i += team_threads(&p->team))
 		place_entry(c, &b, i);
+	if (NET && group == ch->group) {
+		team_sync(&p->team); /* it is known what is dropped */
+		net_count_back(c, &p->team, b.first, n);
+	}
 }
 
 /* Rows of each own slot, for whoever needs them in this launch. */

@@ -18,6 +18,12 @@ static __device__ inline bool await_chunk(const struct chunks *c,
 	                                   c->half, source, chunk);
 	struct wait w = recv_wait(c);
 
+	if (net_is_far(&c->a->ch, source))
+		return net_await(
+			&c->a->ch, &c->a->op, &w, FERRY_COUNT_ROW, source,
+			load_relaxed_gpu(net_due_at(&c->a->ch, &c->a->op,
+		                                    c->epoch, FERRY_COUNT_ROW,
+		                                    source)));
 	while (load_acquire_sys(flag) != c->epoch)
 		if (!wait_again(&w, source))
 			return false;
@@ -92,14 +98,23 @@ deliver_row(const struct chunks *c, const struct delivery *d,
 	}
 }
 
+/* Where row i of a batch of another rank has come to. */
+static __device__ __forceinline__ const unsigned char *
+arrived_row(const struct chunks *c, const struct batch *b, int32_t i)
+{
+	const struct ferry_cuda_channel *ch = &c->a->ch;
+
+	return net_from(ch, b->carrier,
+	                row_at(ch, ch->rank, c->a->slot, c->half, b->carrier,
+	                       b->first + i));
+}
+
 /* Loads the rows that have positions; bit i of the result: row i has. */
 static __device__ inline void load_batch(const struct chunks *c,
                                          struct mover *m,
                                          const struct delivery *d,
                                          uint32_t some, int32_t index)
 {
-	const struct ferry_cuda_dispatch *a = c->a;
-
 	mover_reuse(m);
 	for (int32_t i = 0; i < d->batch.n; i++) {
 		if (!(some >> i & 1))
@@ -107,10 +122,7 @@ static __device__ inline void load_batch(const struct chunks *c,
 		if (d->own)
 			load_x(c, m, &d->x, i, d->batch.first + i, index);
 		else
-			load_row(c, m, i,
-			         row_at(&a->ch, a->ch.rank, a->slot, c->half,
-			                d->batch.carrier, d->batch.first + i),
-			         index);
+			load_row(c, m, i, arrived_row(c, &d->batch, i), index);
 	}
 }
 

@@ -99,6 +99,7 @@ static __device__ inline void store_targets(const struct chunks *c,
                                             const struct piece *p, int32_t lane)
 {
 	const struct ferry_cuda_dispatch *a = c->a;
+	bool far = false;
 
 	for (int32_t w = 0; w * 32 < a->ch.n_ranks; w++) {
 		uint32_t bits = __shfl_sync(~0u, targets, row * MASK_WORDS + w);
@@ -106,10 +107,55 @@ static __device__ inline void store_targets(const struct chunks *c,
 		for (; bits && lane == 0; bits &= bits - 1) {
 			const int32_t r = w * 32 + __ffs((int)bits) - 1;
 
+			if (net_is_far(&a->ch, r)) {
+				far = true;
+				continue;
+			}
 			store_row(c, stage,
 			          row_at(&a->ch, r, a->slot, c->half,
 			                 b->carrier, b->first + row),
 			          p);
+		}
+	}
+	if (far)
+		store_row(c, stage,
+		          net_out_row(&a->ch, a->slot, c->half, b->first + row),
+		          p);
+}
+
+/*
+ * Rows of a batch that far ranks want, when they are complete in `out`: one
+ * put for each.
+ */
+static __device__ inline void net_put_rows(const struct chunks *c,
+                                           const struct batch *b,
+                                           uint32_t targets, int32_t lane)
+{
+	const struct ferry_cuda_dispatch *a = c->a;
+	struct wait w = wait_begin(&a->ch, FERRY_PHASE_DISPATCH_SEND, a->slot,
+	                           c->epoch);
+	struct net_put p;
+
+	if (lane == 0)
+		bulk_wait<0>();
+	p.bytes = net_row_bytes(a);
+	p.n_signals = net_pieces(&a->ch, p.bytes);
+	p.counter = net_signal(&a->ch, a->slot, c->epoch, FERRY_COUNT_ROW,
+	                       a->ch.rank);
+	for (int32_t i = 0; i < b->n * MASK_WORDS; i++) {
+		uint32_t bits = __shfl_sync(~0u, targets, i);
+		const int32_t row = b->first + i / MASK_WORDS;
+
+		for (; bits && lane == 0; bits &= bits - 1) {
+			p.peer = i % MASK_WORDS * 32 + __ffs((int)bits) - 1;
+			if (!net_is_far(&a->ch, p.peer))
+				continue;
+			p.to = net_offset(row_at(&a->ch, p.peer, a->slot,
+			                         c->half, a->ch.rank, row));
+			p.from = net_out_row(&a->ch, a->slot, c->half, row) -
+			         a->ch.net.out;
+			if (!net_put(&a->ch, &w, &p))
+				break;
 		}
 	}
 }
@@ -142,7 +188,7 @@ static __device__ inline void raise_flags(struct sender *s)
 		const int32_t r =
 			(a->ch.rank + 1 + i - chunk * n_others) % a->ch.n_ranks;
 
-		if (!is_own_group(c, r))
+		if (!is_own_group(c, r) && !net_is_far(&a->ch, r))
 			store_release_sys(
 				row_flag_at(&a->ch, r, a->slot, c->half,
 			                    a->ch.rank,
@@ -218,6 +264,8 @@ static __device__ inline void send_batch(struct sender *s,
 		__syncwarp();
 		load_unit(s, b, some, u + ahead);
 	}
+	if (NET && some)
+		net_put_rows(c, b, targets, m->lane);
 }
 
 /* Rows [first, end) of a carrier, own or a mate. */

@@ -7,6 +7,7 @@
 #define FERRY_DISPATCH_CHUNKS_TABLE_CUH
 
 #include "dispatch_chunks.cuh"
+#include "net_port.cuh"
 #include "rows.cuh"
 
 /* How ids and weights can be read; uniform. */
@@ -115,16 +116,71 @@ static __device__ __forceinline__ uint64_t mix_u64(uint64_t z)
 static __device__ __forceinline__ struct ferry_table *
 table_of(const struct chunks *c, int32_t owner, int32_t source)
 {
-	return (struct ferry_table *)table_at(&c->a->ch, owner, c->a->slot,
-	                                      c->half, source);
+	const struct ferry_cuda_channel *ch = &c->a->ch;
+
+	if (net_is_far(ch, owner))
+		return (struct ferry_table *)net_out_table(ch, c->a->slot,
+		                                           c->half);
+	return (struct ferry_table *)net_from(
+		ch, source, table_at(ch, owner, c->a->slot, c->half, source));
 }
 
 static __device__ __forceinline__ struct table_part *
 table_record_at(const struct chunks *c, int32_t owner, int32_t source,
                 int32_t part)
 {
-	return (struct table_part *)table_part_at(&c->a->ch, owner, c->a->slot,
-	                                          c->half, source, part);
+	const struct ferry_cuda_channel *ch = &c->a->ch;
+
+	if (net_is_far(ch, owner))
+		return (struct table_part *)net_out_part(ch, c->a->slot,
+		                                         c->half, part);
+	return (struct table_part *)net_from(
+		ch, source,
+		table_part_at(ch, owner, c->a->slot, c->half, source, part));
+}
+
+/* Must this rank's copy be stored? All far ranks have one in `out`. */
+static __device__ __forceinline__ bool
+is_stored_to(const struct ferry_cuda_channel *ch, int32_t rank)
+{
+	return !net_is_far(ch, rank) || rank == ch->net.first_far;
+}
+
+/* What far ranks get of a table that is all in `out`. By one thread. */
+static __device__ inline void net_send_table(const struct chunks *c,
+                                             int32_t n_parts)
+{
+	const struct ferry_cuda_channel *ch = &c->a->ch;
+	const bool weights = sends_weights(c->a) && c->n_asked == c->n_tokens;
+	const uint32_t words =
+		(uint32_t)(c->n_tokens * c->a->in.topk) * (weights ? 2 : 1);
+	const uint64_t table = net_offset(
+		table_at(ch, ch->rank, c->a->slot, c->half, ch->rank));
+	const uint64_t part = net_offset(
+		table_part_at(ch, ch->rank, c->a->slot, c->half, ch->rank, 0));
+	struct wait w =
+		wait_begin(ch, FERRY_PHASE_DISPATCH_SEND, c->a->slot, c->epoch);
+	struct net_put p;
+
+	p.counter = net_signal(ch, c->a->slot, c->epoch, FERRY_COUNT_TABLE,
+	                       ch->rank);
+	for (int32_t i = 1; i < ch->n_ranks; i++) {
+		p.peer = (ch->rank + i) % ch->n_ranks;
+		if (!net_is_far(ch, p.peer))
+			continue;
+		p.to = table - net_offset(ch->window[ch->rank]);
+		p.from = net_out_table(ch, c->a->slot, c->half) - ch->net.out;
+		p.bytes = (uint32_t)sizeof(struct ferry_table) + words * 4;
+		p.n_signals = net_pieces(ch, ch->table_stride);
+		if (!net_put(ch, &w, &p))
+			return;
+		p.to = part - net_offset(ch->window[ch->rank]);
+		p.from = net_out_part(ch, c->a->slot, c->half, 0) - ch->net.out;
+		p.bytes = (uint32_t)n_parts * FERRY_TABLE_PART_BYTES;
+		p.n_signals = net_table_puts(ch) - p.n_signals;
+		if (!net_put(ch, &w, &p))
+			return;
+	}
 }
 
 /* What a team has of a part; shared memory. */
@@ -271,11 +327,11 @@ static __device__ inline void store_part(const struct chunks *c,
 
 #pragma unroll 1
 	for (int32_t i = 1; i <= n_ranks; i++) {
-		int32_t *slots =
-			(int32_t *)(table_of(c, (a->ch.rank + i) % n_ranks,
-		                             a->ch.rank) +
-		                    1);
+		const int32_t to = (a->ch.rank + i) % n_ranks;
+		int32_t *slots = (int32_t *)(table_of(c, to, a->ch.rank) + 1);
 
+		if (!is_stored_to(&a->ch, to))
+			continue;
 		store_words(slots + at, m->slots, m->n, team);
 		if (sends_weights(a))
 			store_words(slots + (size_t)c->n_tokens * topk + at,
@@ -331,7 +387,8 @@ static __device__ inline void send_head(const struct chunks *c, int32_t thread,
 	h.mark_limit = a->ch.max_tokens + 1;
 	h.mark_value = c->n_asked;
 	for (int32_t r = thread; r < a->ch.n_ranks; r += n_threads)
-		*table_of(c, r, a->ch.rank) = h;
+		if (is_stored_to(&a->ch, r))
+			*table_of(c, r, a->ch.rank) = h;
 	if (thread == 0)
 		*a->op.own_count = c->n_tokens;
 }
@@ -365,6 +422,8 @@ static __device__ inline void send_record(const struct chunks *c,
 		struct table_part *at =
 			table_record_at(c, to, a->ch.rank, m->part);
 
+		if (!is_stored_to(&a->ch, to))
+			continue;
 		at->mark_status = r.mark_status;
 		at->mark_token = r.mark_token;
 		at->mark_choice = r.mark_choice;
@@ -380,6 +439,18 @@ static __device__ __forceinline__ int32_t
 parts_of(const struct ferry_cuda_channel *ch, int32_t n_tokens)
 {
 	return max(plan_parts(ch, n_tokens), 1);
+}
+
+/* One more part has been stored; with the last one, the table can be put. */
+static __device__ inline void tell_tabled(const struct chunks *c,
+                                          int32_t n_parts)
+{
+	uint32_t *word = word_at(c, WORD_TABLED);
+
+	if (!NET)
+		add_relaxed_gpu(word, 1);
+	else if (add_acq_rel_gpu(word, 1) == (uint32_t)n_parts - 1)
+		net_send_table(c, n_parts);
 }
 
 /*
@@ -413,8 +484,10 @@ static __device__ inline void send_table(const struct chunks *c,
 		store_part(c, team, &m);
 		team_sync(team);
 		send_record(c, team, &m);
+		if (NET)
+			team_sync(team);
 		if (team_thread(team) == 0)
-			add_relaxed_gpu(word_at(c, WORD_TABLED), 1);
+			tell_tabled(c, n_parts);
 		latch_part(c, team, &m);
 		/* Then bulk copies may come here. */
 		fence_proxy_async_shared();

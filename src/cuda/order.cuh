@@ -132,6 +132,17 @@ static __device__ __forceinline__ uint32_t add_relaxed_gpu(uint32_t *p,
 	return old;
 }
 
+static __device__ __forceinline__ uint64_t add_relaxed_gpu(uint64_t *p,
+                                                           uint64_t v)
+{
+	uint64_t old;
+
+	asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;"
+	             : "=l"(old)
+	             : "l"(p), "l"(v));
+	return old;
+}
+
 static __device__ __forceinline__ uint32_t add_acq_rel_gpu(uint32_t *p,
                                                            uint32_t v)
 {

@@ -64,6 +64,8 @@ static __device__ __noinline__ void fail(const struct ferry_cuda_channel *ch,
 		const int32_t r = (ch->rank + i) % ch->n_ranks;
 		struct ferry_cuda_poison *p = poison_of(ch, r);
 
+		if (!ch->window[r]) /* far: the hosts tell each other */
+			continue;
 		copy_record(&p->of[ch->rank], record);
 		store_release_sys(&p->any, 1);
 	}

@@ -53,7 +53,8 @@ static bool is_named(const struct ferry_world *world)
 	const char *name = strrchr(world->ctx.opt.fabric, ':');
 
 	name = name ? name + 1 : world->ctx.opt.fabric;
-	return !strcmp(name, "ofi") || !strcmp(name, "shm+ofi");
+	return !strcmp(name, "ofi") || !strcmp(name, "shm+ofi") ||
+	       !strcmp(name, "p2p+ofi");
 }
 
 static int probe_world(const struct ferry_world *world, int score,

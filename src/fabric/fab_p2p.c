@@ -12,6 +12,12 @@
  * A put of the host is a copy by the copy engine, behind which the counter is
  * raised. What goes to control is stored at once, and so may overtake: it is
  * verdicts.
+ *
+ * p2p+ofi, and for tests p2p+wire, are the same for ranks on several hosts:
+ * control belongs to a network, which verdicts and signals take; memory of GPUs
+ * is mapped among the ranks of a host, and nothing else is. What else travels
+ * between hosts is the affair of who opens a segment on the network
+ * (ferry_fabric_network).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +31,7 @@
 
 enum {
 	SCORE = 200,
+	NET_SCORE = 100,
 	END_MS = 2000, /* most time for copies at close */
 };
 
@@ -46,12 +53,46 @@ static int probe(const struct ferry_world *world,
 	return SCORE;
 }
 
+/* What the network says of the world, or of this machine; then, GPUs. */
+static int probe_over(const struct ferry_world *world,
+                      const struct ferry_fabric_ops *network, int score,
+                      char reason[FERRY_REASON_BYTES])
+{
+	if (network->probe(world, reason) <= 0)
+		return 0;
+	if (!world)
+		return ferry_gpu_sighted(reason) ? score : 0;
+	snprintf(reason, FERRY_REASON_BYTES, "GPUs of %d hosts",
+	         world->n_nodes);
+	return score;
+}
+
+static int probe_wire(const struct ferry_world *world,
+                      char reason[FERRY_REASON_BYTES])
+{
+	return probe_over(world, &ferry_fabric_shm_wire, FERRY_SCORE_BY_NAME,
+	                  reason);
+}
+
+/* The one for several hosts. */
+static int probe_ofi(const struct ferry_world *world,
+                     char reason[FERRY_REASON_BYTES])
+{
+	return probe_over(world, &ferry_fabric_shm_ofi,
+	                  world && world->n_nodes > 1 ? NET_SCORE
+	                                              : FERRY_SCORE_BY_NAME,
+	                  reason);
+}
+
 /* What the own GPU can do to the memory of a peer. */
 static enum ferry_status reach(struct ferry_p2p *f, int32_t peer)
 {
 	struct ferry_world *world = f->wrap.fabric.world;
 	char reason[FERRY_GPU_REASON_BYTES];
 
+	if (f->net &&
+	    world->places[peer].host_id != world->places[world->rank].host_id)
+		return FERRY_OK;
 	f->caps[peer] =
 		ferry_gpu_reach(world->gpu, world->places[peer].gpu, reason);
 	if (!f->caps[peer])
@@ -72,11 +113,14 @@ static void close_p2p(struct ferry_fabric *fabric)
 	free(f);
 }
 
-static enum ferry_status open_p2p(struct ferry_world *world,
-                                  struct ferry_fabric **fabric)
+/* network NULL: all ranks are on this host. */
+static enum ferry_status open_as(struct ferry_world *world,
+                                 const struct ferry_fabric_ops *ops,
+                                 const struct ferry_fabric_ops *network,
+                                 struct ferry_fabric **fabric)
 {
 	struct ferry_p2p *f = calloc(1, sizeof(*f));
-	const struct ferry_fabric_ops *inner;
+	const struct ferry_fabric_ops *inner = network;
 	enum ferry_status status;
 
 	if (f)
@@ -86,10 +130,12 @@ static enum ferry_status open_p2p(struct ferry_world *world,
 		return ferry_fail(&world->ctx, FERRY_NOMEM,
 		                  "p2p: state of %d peers", world->n_ranks);
 	}
-	f->wrap.fabric.ops = &ferry_fabric_p2p;
+	f->wrap.fabric.ops = ops;
 	f->wrap.fabric.world = world;
 	f->team = is_team(world);
-	inner = f->team ? &ferry_fabric_local : &ferry_fabric_shm;
+	f->net = network != NULL;
+	if (!network)
+		inner = f->team ? &ferry_fabric_local : &ferry_fabric_shm;
 	status = inner->open(world, &f->wrap.inner);
 	for (int32_t r = 0; status == FERRY_OK && r < world->n_ranks; r++)
 		status = reach(f, r);
@@ -99,6 +145,37 @@ static enum ferry_status open_p2p(struct ferry_world *world,
 	}
 	*fabric = &f->wrap.fabric;
 	return FERRY_OK;
+}
+
+static enum ferry_status open_p2p(struct ferry_world *world,
+                                  struct ferry_fabric **fabric)
+{
+	return open_as(world, &ferry_fabric_p2p, NULL, fabric);
+}
+
+static enum ferry_status open_p2p_wire(struct ferry_world *world,
+                                       struct ferry_fabric **fabric)
+{
+	return open_as(world, &ferry_fabric_p2p_wire, &ferry_fabric_shm_wire,
+	               fabric);
+}
+
+static enum ferry_status open_p2p_ofi(struct ferry_world *world,
+                                      struct ferry_fabric **fabric)
+{
+	return open_as(world, &ferry_fabric_p2p_ofi, &ferry_fabric_shm_ofi,
+	               fabric);
+}
+
+struct ferry_fabric *ferry_fabric_network(struct ferry_fabric *fabric)
+{
+	while (fabric->ops->probe == ferry_wrap_probe)
+		fabric = ((struct ferry_wrap *)fabric)->inner;
+	const struct ferry_p2p *f = (const struct ferry_p2p *)fabric;
+
+	if (fabric->ops->close != close_p2p || !f->net)
+		return NULL;
+	return f->wrap.inner;
 }
 
 static enum ferry_status block_new(struct ferry_world *world, size_t bytes,
@@ -236,7 +313,31 @@ static void *data(const struct ferry_mem *mem, int32_t peer)
 {
 	const struct ferry_p2p_mem *m = (const struct ferry_p2p_mem *)mem;
 
+	if (!ferry_p2p_is_near(mem, peer))
+		return NULL;
 	return ferry_gpu_address(m->blocks[peer]->memory);
+}
+
+/* Memory of a GPU that no store reaches: kernels have their own way. */
+static enum ferry_status refuse_put(const struct ferry_mem *mem, int32_t peer)
+{
+	return ferry_fail(&mem->fabric->world->ctx, FERRY_UNSUPPORTED,
+	                  "%s: memory of a GPU is put to ranks of the own host "
+	                  "only, rank %d is on another one; channels reach it",
+	                  mem->ops->name, peer);
+}
+
+/* To another host: what goes to control, and signals. */
+static enum ferry_status put_net(struct ferry_mem *mem, int32_t peer,
+                                 size_t offset, const void *source,
+                                 size_t bytes, uint32_t signal)
+{
+	struct ferry_mem *inner = ferry_wrap_inner(mem);
+
+	if (offset >= mem->control_bytes && bytes > 0)
+		return refuse_put(mem, peer);
+	return inner->ops->put(inner, peer, bytes ? offset : 0, source, bytes,
+	                       signal);
 }
 
 static enum ferry_status put(struct ferry_mem *mem, int32_t peer, size_t offset,
@@ -245,6 +346,8 @@ static enum ferry_status put(struct ferry_mem *mem, int32_t peer, size_t offset,
 	struct ferry_p2p_mem *m = (struct ferry_p2p_mem *)mem;
 	struct ferry_world *world = mem->fabric->world;
 
+	if (!ferry_p2p_is_near(mem, peer))
+		return put_net(mem, peer, offset, source, bytes, signal);
 	if (offset < mem->control_bytes ||
 	    (bytes == 0 && ferry_p2p_queue_empty(m->queue)))
 		return ferry_fabric_put_ldst(m->wrap.inner, peer, offset,
@@ -268,6 +371,11 @@ static bool flushed(struct ferry_mem *mem)
 	return ferry_p2p_queue_empty(((struct ferry_p2p_mem *)mem)->queue);
 }
 
+static bool flushed_net(struct ferry_mem *mem)
+{
+	return flushed(mem) && ferry_wrap_flushed(mem);
+}
+
 const struct ferry_fabric_ops ferry_fabric_p2p = {
 	.size = sizeof(struct ferry_fabric_ops),
 	.name = "p2p",
@@ -289,4 +397,30 @@ const struct ferry_fabric_ops ferry_fabric_p2p = {
 	.flushed = flushed,
 	.progress = ferry_fabric_progress_none,
 	.dead = ferry_wrap_dead,
+};
+
+#define NET_SLOTS                                                              \
+	.size = sizeof(struct ferry_fabric_ops), .device = FERRY_DEVICE_CUDA,  \
+	.close = close_p2p, .mem_create = mem_create,                          \
+	.mem_attach = ferry_p2p_attach, .mem_seal = mem_seal,                  \
+	.mem_destroy = mem_destroy, .caps = caps,                              \
+	.control = ferry_wrap_control, .data = data,                           \
+	.max_put = ferry_fabric_max_put_unbounded, .put = put,                 \
+	.kick = ferry_wrap_kick, .flushed = flushed_net,                       \
+	.progress = ferry_fabric_progress_none, .dead = ferry_wrap_dead
+
+const struct ferry_fabric_ops ferry_fabric_p2p_wire = {
+	NET_SLOTS,
+	.name = "p2p+wire",
+	.summary = "for tests: GPUs of several hosts, wire between them",
+	.probe = probe_wire,
+	.open = open_p2p_wire,
+};
+
+const struct ferry_fabric_ops ferry_fabric_p2p_ofi = {
+	NET_SLOTS,
+	.name = "p2p+ofi",
+	.summary = "GPUs of several hosts, libfabric between them",
+	.probe = probe_ofi,
+	.open = open_p2p_ofi,
 };

@@ -23,7 +23,7 @@
 #include "../core/ctx.h"
 
 enum {
-	FERRY_HANDLE_BYTES = 256, /* of a memory, passed between ranks */
+	FERRY_HANDLE_BYTES = 384, /* of a memory, passed between ranks */
 	FERRY_REASON_BYTES = 160,
 	/* Of a fabric that works, but is used only when asked for by name. */
 	FERRY_SCORE_BY_NAME = 1,
@@ -172,6 +172,12 @@ void *ferry_fabric_data_behind(const struct ferry_mem *mem, int32_t peer);
 enum ferry_status ferry_fabric_put_ldst(struct ferry_mem *mem, int32_t peer,
                                         size_t offset, const void *source,
                                         size_t bytes, uint32_t signal);
+
+/*
+ * A world of GPUs on several hosts has a network behind its fabric, with
+ * memory of the host; NULL: it has none.
+ */
+struct ferry_fabric *ferry_fabric_network(struct ferry_fabric *fabric);
 
 /* The fabrics of this build, best first; ends with NULL. */
 extern const struct ferry_fabric_ops *const ferry_fabrics[];

@@ -209,8 +209,7 @@ static int read_letter(const struct ferry_fd_post *post, int socket,
 }
 
 /* Takes one connection; false when there is none. */
-static bool take(struct ferry_fd_post *post, int32_t own, int32_t n_ranks,
-                 int *fds)
+static bool take(struct ferry_fd_post *post, int32_t n_ranks, int *fds)
 {
 	struct letter letter;
 	const int socket =
@@ -223,8 +222,8 @@ static bool take(struct ferry_fd_post *post, int32_t own, int32_t n_ranks,
 	close(socket);
 	if (fd < 0)
 		return true;
-	if (letter.from >= 0 && letter.from < n_ranks && letter.from != own &&
-	    fds[letter.from] < 0)
+	if (letter.from >= 0 && letter.from < n_ranks &&
+	    fds[letter.from] == FERRY_FD_WANTED)
 		fds[letter.from] = fd;
 	else
 		close(fd);
@@ -232,10 +231,10 @@ static bool take(struct ferry_fd_post *post, int32_t own, int32_t n_ranks,
 }
 
 /* The smallest rank whose descriptor is missing, -1: none. */
-static int32_t missing(int32_t own, int32_t n_ranks, const int *fds)
+static int32_t missing(int32_t n_ranks, const int *fds)
 {
 	for (int32_t r = 0; r < n_ranks; r++)
-		if (r != own && fds[r] < 0)
+		if (fds[r] == FERRY_FD_WANTED)
 			return r;
 	return -1;
 }
@@ -244,16 +243,28 @@ enum ferry_status ferry_fd_post_receive(struct ferry_ctx *ctx,
                                         struct ferry_fd_post *post, int32_t own,
                                         int32_t n_ranks, int *fds)
 {
+	for (int32_t r = 0; r < n_ranks; r++)
+		fds[r] = r == own ? FERRY_FD_NONE : FERRY_FD_WANTED;
+	const enum ferry_status status =
+		ferry_fd_post_receive_some(ctx, post, n_ranks, fds);
+
+	if (status == FERRY_OK)
+		fds[own] = -1;
+	return status;
+}
+
+enum ferry_status ferry_fd_post_receive_some(struct ferry_ctx *ctx,
+                                             struct ferry_fd_post *post,
+                                             int32_t n_ranks, int *fds)
+{
 	int err = 0;
 
-	for (int32_t r = 0; r < n_ranks; r++)
-		fds[r] = -1;
-	while (missing(own, n_ranks, fds) >= 0 && take(post, own, n_ranks, fds))
+	while (missing(n_ranks, fds) >= 0 && take(post, n_ranks, fds))
 		;
-	if (missing(own, n_ranks, fds) < 0)
+	if (missing(n_ranks, fds) < 0)
 		return FERRY_OK;
 	err = errno;
-	const int32_t absent = missing(own, n_ranks, fds);
+	const int32_t absent = missing(n_ranks, fds);
 
 	for (int32_t r = 0; r < n_ranks; r++)
 		if (fds[r] >= 0)

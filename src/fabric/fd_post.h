@@ -43,4 +43,10 @@ enum ferry_status ferry_fd_post_receive(struct ferry_ctx *ctx,
                                         struct ferry_fd_post *post, int32_t own,
                                         int32_t n_ranks, int *fds);
 
+/* The same from some ranks only: their fds are WANTED, the others' NONE. */
+enum { FERRY_FD_WANTED = -1, FERRY_FD_NONE = -2 };
+enum ferry_status ferry_fd_post_receive_some(struct ferry_ctx *ctx,
+                                             struct ferry_fd_post *post,
+                                             int32_t n_ranks, int *fds);
+
 #endif

@@ -63,6 +63,21 @@ static bool is_first_of_gpu(const struct ferry_world *world)
 	return r == world->rank;
 }
 
+/* Does a rank on this GPU map it? They may pretend to be on several hosts. */
+static bool is_wanted(const struct ferry_p2p_mem *m, int32_t r)
+{
+	const struct ferry_world *world = m->wrap.mem.fabric->world;
+	const struct ferry_place *places = world->places;
+
+	if (!ferry_p2p_of(&m->wrap.mem)->net)
+		return true;
+	for (int32_t i = 0; i < world->n_ranks; i++)
+		if (places[i].host_id == places[r].host_id &&
+		    ferry_place_same_gpu(&places[i], &places[world->rank]))
+			return true;
+	return false;
+}
+
 /* Threads: the blocks are there, and this GPU gets access to each. */
 static enum ferry_status attach_team(struct ferry_p2p_mem *m)
 {
@@ -71,7 +86,8 @@ static enum ferry_status attach_team(struct ferry_p2p_mem *m)
 	if (!is_first_of_gpu(world))
 		return FERRY_OK;
 	for (int32_t r = 0; r < world->n_ranks; r++)
-		if (!ferry_place_same_gpu(&world->places[r],
+		if (is_wanted(m, r) &&
+		    !ferry_place_same_gpu(&world->places[r],
 		                          &world->places[world->rank]))
 			FERRY_TRY(ferry_gpu_share(&world->ctx, world->gpu, r,
 			                          m->blocks[r]->memory));
@@ -91,7 +107,7 @@ static enum ferry_status send_all(struct ferry_p2p_mem *m,
 		ferry_gpu_export(&world->ctx, world->gpu, m->own->memory, &fd));
 	status = FERRY_OK;
 	for (int32_t r = 0; status == FERRY_OK && r < world->n_ranks; r++) {
-		if (r == world->rank)
+		if (r == world->rank || !ferry_p2p_is_near(&m->wrap.mem, r))
 			continue;
 		read_handle(handles, r, &handle);
 		status = ferry_fd_post_send(&world->ctx, &handle.address,
@@ -136,10 +152,14 @@ static enum ferry_status import_all(struct ferry_p2p_mem *m,
 	struct ferry_world *world = m->wrap.mem.fabric->world;
 	enum ferry_status status = FERRY_OK;
 
-	FERRY_TRY(ferry_fd_post_receive(&world->ctx, &m->post, world->rank,
-	                                world->n_ranks, fds));
+	for (int32_t r = 0; r < world->n_ranks; r++)
+		fds[r] = r != world->rank && ferry_p2p_is_near(&m->wrap.mem, r)
+		                 ? FERRY_FD_WANTED
+		                 : FERRY_FD_NONE;
+	FERRY_TRY(ferry_fd_post_receive_some(&world->ctx, &m->post,
+	                                     world->n_ranks, fds));
 	for (int32_t r = 0; r < world->n_ranks; r++) {
-		if (r == world->rank)
+		if (fds[r] < 0)
 			continue;
 		if (status == FERRY_OK)
 			status = import(m, r, fds[r], handles);

@@ -8,7 +8,8 @@
 #include "shm_file.h"
 #include "wrap.h"
 
-enum { FERRY_P2P_INNER_BYTES = 128 /* of a handle of the inner fabric */ };
+/* Of a handle of the inner fabric: shm's, and what a network adds to it. */
+enum { FERRY_P2P_INNER_BYTES = 296 };
 
 _Static_assert(sizeof(struct ferry_shm_handle) <= FERRY_P2P_INNER_BYTES,
                "a handle holds the inner one");
@@ -16,7 +17,8 @@ _Static_assert(sizeof(struct ferry_shm_handle) <= FERRY_P2P_INNER_BYTES,
 struct ferry_p2p {
 	struct ferry_wrap wrap; /* inner: control */
 	bool team;              /* ranks are threads of one team, or one */
-	uint32_t *caps;         /* [n_ranks] */
+	bool net;               /* inner is a network, some ranks are far */
+	uint32_t *caps;         /* [n_ranks] 0: far, on another host */
 };
 
 /* Memory of a GPU, mapped once for all who refer to it. */
@@ -47,6 +49,12 @@ struct ferry_p2p_mem {
 static inline struct ferry_p2p *ferry_p2p_of(const struct ferry_mem *mem)
 {
 	return (struct ferry_p2p *)mem->fabric;
+}
+
+/* Is its memory mapped here? Otherwise it is on another host. */
+static inline bool ferry_p2p_is_near(const struct ferry_mem *mem, int32_t peer)
+{
+	return ferry_p2p_of(mem)->caps[peer] != 0;
 }
 
 /* The slot mem_attach: p2p_attach.c. */

@@ -20,6 +20,8 @@ const struct ferry_fabric_ops *const ferry_fabrics[] = {
 	&ferry_fabric_ofi,
 	&ferry_fabric_wire,
 	&ferry_fabric_shm_wire,
+	&ferry_fabric_p2p_wire,
+	&ferry_fabric_p2p_ofi,
 	NULL,
 };
 
@@ -66,7 +68,7 @@ static const struct ferry_fabric_ops *by_name(const char *name)
 static enum ferry_status unknown(struct ferry_world *world, const char *what,
                                  size_t length)
 {
-	char names[128] = "auto";
+	char names[256] = "auto";
 
 	for (int i = 0; ferry_fabrics[i]; i++) {
 		const size_t n = strlen(names);

@@ -10,6 +10,8 @@
 
 extern const struct ferry_fabric_ops ferry_fabric_p2p;
 extern const struct ferry_fabric_ops ferry_fabric_nvshmem;
+extern const struct ferry_fabric_ops ferry_fabric_p2p_wire;
+extern const struct ferry_fabric_ops ferry_fabric_p2p_ofi;
 extern const struct ferry_fabric_ops ferry_fabric_local;
 extern const struct ferry_fabric_ops ferry_fabric_shm;
 extern const struct ferry_fabric_ops ferry_fabric_ofi;

@@ -102,7 +102,7 @@ static enum ferry_status agree_request(struct ferry_segment *s, size_t bytes,
 static enum ferry_status create(struct ferry_segment *s, uint8_t *handles,
                                 uint64_t deadline)
 {
-	struct ferry_fabric *fabric = s->world->fabric;
+	struct ferry_fabric *fabric = s->fabric;
 	uint8_t own[FERRY_HANDLE_BYTES] = {0};
 	enum ferry_status status;
 
@@ -225,31 +225,20 @@ static enum ferry_status open_steps(struct ferry_segment *s, size_t bytes,
 	return status;
 }
 
-enum ferry_status ferry_segment_open(struct ferry_world *world, size_t bytes,
-                                     uint32_t n_signals,
-                                     struct ferry_segment **segment)
+static enum ferry_status open_as(struct ferry_world *world,
+                                 struct ferry_fabric *fabric, size_t bytes,
+                                 uint32_t n_signals, uint32_t n_fan,
+                                 struct ferry_segment **segment)
 {
-	return ferry_segment_open_fan(world, bytes, n_signals, 0, segment);
-}
-
-enum ferry_status ferry_segment_open_fan(struct ferry_world *world,
-                                         size_t bytes, uint32_t n_signals,
-                                         uint32_t n_fan,
-                                         struct ferry_segment **segment)
-{
-	struct ferry_segment *s;
+	struct ferry_segment *s = calloc(1, sizeof(*s));
 	enum ferry_status status;
 
-	if (!world || !segment)
-		return ferry_fail(world ? &world->ctx : NULL, FERRY_INVAL,
-		                  "segment_open: %s is NULL",
-		                  world ? "segment" : "world");
-	s = calloc(1, sizeof(*s));
 	if (!s)
 		return ferry_fail(&world->ctx, FERRY_NOMEM,
 		                  "segment_open: a segment of %zu bytes",
 		                  sizeof(*s));
 	s->world = world;
+	s->fabric = fabric;
 	s->n_fan = n_fan;
 	s->error = (struct ferry_error)FERRY_ERROR_INIT;
 	pthread_mutex_init(&s->lock, NULL);
@@ -263,6 +252,33 @@ enum ferry_status ferry_segment_open_fan(struct ferry_world *world,
 	enlist(s);
 	*segment = s;
 	return FERRY_OK;
+}
+
+enum ferry_status ferry_segment_open(struct ferry_world *world, size_t bytes,
+                                     uint32_t n_signals,
+                                     struct ferry_segment **segment)
+{
+	return ferry_segment_open_fan(world, bytes, n_signals, 0, segment);
+}
+
+enum ferry_status ferry_segment_open_fan(struct ferry_world *world,
+                                         size_t bytes, uint32_t n_signals,
+                                         uint32_t n_fan,
+                                         struct ferry_segment **segment)
+{
+	if (!world || !segment)
+		return ferry_fail(world ? &world->ctx : NULL, FERRY_INVAL,
+		                  "segment_open: %s is NULL",
+		                  world ? "segment" : "world");
+	return open_as(world, world->fabric, bytes, n_signals, n_fan, segment);
+}
+
+enum ferry_status ferry_segment_open_on(struct ferry_world *world,
+                                        struct ferry_fabric *fabric,
+                                        size_t bytes, uint32_t n_signals,
+                                        struct ferry_segment **segment)
+{
+	return open_as(world, fabric, bytes, n_signals, 0, segment);
 }
 
 /* False when the fabric did not get rid of the puts in time. */

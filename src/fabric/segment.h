@@ -87,6 +87,7 @@ struct ferry_segment_peer {
 
 struct ferry_segment {
 	struct ferry_world *world;
+	struct ferry_fabric *fabric; /* the world's, or one behind it */
 	struct ferry_mem *mem;
 	struct ferry_segment_peer *peers; /* [n_ranks] */
 	struct ferry_segment_ctl *ctl;    /* own */
@@ -134,6 +135,15 @@ enum ferry_status ferry_segment_open_fan(struct ferry_world *world,
                                          size_t bytes, uint32_t n_signals,
                                          uint32_t n_fan,
                                          struct ferry_segment **segment);
+
+/*
+ * ferry_segment_open on another fabric than the world's: the network behind
+ * one of GPUs (ferry_fabric_network). Arguments are not NULL.
+ */
+enum ferry_status ferry_segment_open_on(struct ferry_world *world,
+                                        struct ferry_fabric *fabric,
+                                        size_t bytes, uint32_t n_signals,
+                                        struct ferry_segment **segment);
 
 /* Where a wait stands, for its report. */
 struct ferry_wait_at {

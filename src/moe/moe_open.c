@@ -13,6 +13,7 @@
 #include "../core/number.h"
 #include "../core/placement_inner.h"
 #include "../core/sized.h"
+#include "../cuda/net_layout.h"
 #include "../fabric/place.h"
 #include "moe_compare.h"
 
@@ -123,6 +124,39 @@ static bool is_host_direct(const struct ferry_moe *m)
 	return true;
 }
 
+/* The network behind a world of GPUs on several hosts, NULL: there is none. */
+static struct ferry_fabric *network_of(const struct ferry_moe *m)
+{
+	if (m->shape.device != FERRY_DEVICE_CUDA || m->world->n_nodes <= 1)
+		return NULL;
+	return ferry_fabric_network(m->world->fabric);
+}
+
+/* No line crosses a network. */
+static enum ferry_status look_at_far(struct ferry_moe *m, int32_t r,
+                                     uint8_t *otherwise)
+{
+	struct ferry_ctx *ctx = &m->world->ctx;
+	const bool lines = m->shape.path == FERRY_PATH_LINES;
+
+	if (!network_of(m))
+		return ferry_fail(
+			ctx, FERRY_UNSUPPORTED,
+			"moe_open: the GPU of rank %d cannot load and "
+			"store the memory of rank %d",
+			m->shape.rank, r);
+	if (lines && m->path_asked)
+		return ferry_fail(
+			ctx, FERRY_UNSUPPORTED,
+			"moe_open: path is LINES, but ranks %d and %d "
+			"are on different hosts: allowed are CHUNKS "
+			"and AUTO",
+			m->shape.rank, r);
+	if (lines)
+		*otherwise = 1;
+	return FERRY_OK;
+}
+
 /* Can lines go to all peers? Without that there is no engine, or chunks. */
 static enum ferry_status look_at_gpus(struct ferry_moe *m, uint8_t *otherwise)
 {
@@ -131,12 +165,10 @@ static enum ferry_status look_at_gpus(struct ferry_moe *m, uint8_t *otherwise)
 	for (int32_t r = 0; r < m->shape.n_ranks; r++) {
 		const uint32_t caps = ferry_segment_caps(m->segment, r);
 
-		if (!(caps & FERRY_CAP_DEVICE))
-			return ferry_fail(&m->world->ctx, FERRY_UNSUPPORTED,
-			                  "moe_open: the GPU of rank %d cannot "
-			                  "load and store the memory of rank "
-			                  "%d",
-			                  m->shape.rank, r);
+		if (!(caps & FERRY_CAP_DEVICE)) {
+			FERRY_TRY(look_at_far(m, r, otherwise));
+			continue;
+		}
 		if (!lines || caps & FERRY_CAP_NVLINK)
 			continue;
 		if (m->path_asked)
@@ -301,6 +333,19 @@ static enum ferry_status open_window(struct ferry_moe *m, uint64_t deadline)
 	return open_segment(m);
 }
 
+/* Memory of the host, by which rows travel between hosts. */
+static enum ferry_status open_mirror(struct ferry_moe *m)
+{
+	struct ferry_fabric *network = network_of(m);
+
+	if (!network)
+		return FERRY_OK;
+	return ferry_segment_open_on(
+		m->world, network,
+		ferry_net_mirror_bytes(&m->shape, &m->window),
+		ferry_window_n_signals(&m->shape), &m->mirror);
+}
+
 static enum ferry_status open_steps(struct ferry_moe *m,
                                     const struct ferry_moe_config *config)
 {
@@ -308,6 +353,7 @@ static enum ferry_status open_steps(struct ferry_moe *m,
 
 	FERRY_TRY(ferry_moe_compare(m, prepare(m, config), deadline));
 	FERRY_TRY(open_window(m, deadline));
+	FERRY_TRY(open_mirror(m));
 	return ferry_agree(m->world->boot, m->ops->open(m, &m->engine), NULL,
 	                   NULL, 0, deadline);
 }
@@ -345,6 +391,7 @@ void ferry_moe_close(struct ferry_moe *moe)
 		return; /* all of it stays: a kernel may still be at it */
 	for (int32_t i = 0; moe->slots && i < moe->shape.n_slots; i++)
 		ferry_usage_leave(moe->slots[i].usage);
+	ferry_segment_close(moe->mirror);
 	ferry_segment_close(moe->segment);
 	ferry_placement_destroy(moe->identity);
 	ferry_shape_destroy(&moe->shape);

@@ -81,6 +81,9 @@ struct ferry_engine_ops {
 struct ferry_moe {
 	struct ferry_world *world;
 	struct ferry_segment *segment;
+	/* Host memory that a network reaches, where ranks with GPUs are on
+	 * several hosts (net_layout.h); NULL: stores reach all. */
+	struct ferry_segment *mirror;
 	struct ferry_shape shape;
 	struct ferry_window window;
 	bool staged;              /* some peer is reached by put only */

@@ -11,6 +11,9 @@ const struct conf_setting conf_settings[] = {
 	{"p2p", RANKS_PROCESSES, "SHM=file;SPIN_US=0", true},
 	{"trace:p2p", RANKS_THREADS, "", true},
 	{"p2p", RANKS_PROCESSES, "FAULT=reorder delay:us=5,rank=0", true},
+	/* All on one host: GPUs as on p2p, control over shm+wire. */
+	{"p2p+wire", RANKS_THREADS, "", true},
+	{"p2p+wire", RANKS_PROCESSES, "", true},
 	{NULL, RANKS_THREADS, NULL, false},
 };
 

@@ -11,6 +11,7 @@
 #include "gpus.h"
 
 const struct fault_setting fault_settings[] = {
+	{"hosts", "p2p+wire", RANKS_PROCESSES, "RANKS_PER_HOST=1"},
 	{"processes", "p2p", RANKS_PROCESSES, ""},
 	{"threads", "p2p", RANKS_THREADS, ""},
 	{NULL, NULL, RANKS_THREADS, NULL},

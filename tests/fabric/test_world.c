@@ -21,24 +21,25 @@
 
 static void test_fabrics(void **state)
 {
-	static const char *const names[] = {"p2p",  "nvshmem", "local",
-	                                    "shm",  "shm+ofi", "ofi",
-	                                    "wire", "shm+wire"};
+	static const char *const names[] = {
+		"p2p", "nvshmem", "local",    "shm",      "shm+ofi",
+		"ofi", "wire",    "shm+wire", "p2p+wire", "p2p+ofi"};
+	const int n = sizeof(names) / sizeof(*names);
 	struct ferry_fabric_info info = FERRY_FABRIC_INFO_INIT;
 	int score = 1000;
 
 	(void)state;
-	for (int i = 0; i < 8; i++) {
+	for (int i = 0; i < n; i++) {
 		assert_true(ferry_fabric_get(i, &info));
 		assert_string_equal(info.name, names[i]);
 		assert_true(strlen(info.summary) && strlen(info.reason));
 		/* Not every machine has a GPU, nor libfabric. */
-		if (i < 2 || i == 4 || i == 5)
+		if (i < 2 || i == 4 || i == 5 || i > 7)
 			continue;
 		assert_true(info.score > 0 && info.score <= score);
 		score = info.score;
 	}
-	assert_false(ferry_fabric_get(8, &info));
+	assert_false(ferry_fabric_get(n, &info));
 	assert_false(ferry_fabric_get(-1, &info));
 	assert_false(ferry_fabric_get(1000, &info));
 	info.size = 0;
@@ -153,8 +154,8 @@ static void test_bad_names(void **state)
 	expect_refusal(
 		"ucx", NULL, FERRY_INVAL,
 		"fabric 'ucx' is not known, allowed are auto, p2p, nvshmem, "
-		"local, shm, shm+ofi, ofi, wire, shm+wire, with trace: or "
-		"fault: before them");
+		"local, shm, shm+ofi, ofi, wire, shm+wire, p2p+wire, p2p+ofi, "
+		"with trace: or fault: before them");
 	expect_refusal("trace", NULL, FERRY_INVAL, "fabric 'trace'");
 	expect_refusal("trac:shm", NULL, FERRY_INVAL, "fabric 'trac'");
 	expect_refusal("fault:nothing", NULL, FERRY_INVAL, "fabric 'nothing'");

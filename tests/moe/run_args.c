@@ -155,7 +155,7 @@ void run_args_read(int argc, char **argv)
 	}
 	if (!strcmp(run_args.fabric, "nvshmem"))
 		find_nvshmem();
-	if (!strcmp(run_args.fabric, "p2p") ||
+	if (!strncmp(run_args.fabric, "p2p", 3) ||
 	    !strcmp(run_args.fabric, "nvshmem"))
 		find_gpus();
 	if (!seeded)
