@@ -34,7 +34,9 @@ set(args_gpu_lines_processes --fabric p2p --path lines --processes)
 set(args_gpu_chunks_processes --fabric p2p --path chunks --processes)
 set(args_nvshmem_lines --fabric nvshmem --path lines --processes)
 set(args_nvshmem_chunks --fabric nvshmem --path chunks --processes)
-set(nvshmem_all nvshmem_lines nvshmem_chunks)
+set(args_nvshmem_puts --fabric nvshmem --path chunks --processes
+  --options NVSHMEM_DIRECT=off)
+set(nvshmem_all nvshmem_lines nvshmem_chunks nvshmem_puts)
 # Ranks that pretend to be on hosts of their own, or two by two.
 set(args_gpu_hosts --fabric p2p+wire --path chunks
   --options RANKS_PER_HOST=1)

@@ -13,6 +13,7 @@
 #include "../core/bits.h"
 #include "../core/clock.h"
 #include "../core/order.h"
+#include "../fabric/nvshmem_inner.h"
 #include "../fabric/segment_break.h"
 #include "cuda_plan.h"
 
@@ -295,6 +296,30 @@ static enum ferry_status open_on_device(struct ferry_moe *moe,
 	return status;
 }
 
+/* Those of the path; others where some ranks are reached by a network only. */
+static enum ferry_status choose_kernels(struct ferry_engine *e)
+{
+	const struct ferry_moe *moe = e->moe;
+	const struct ferry_nvshmem_fabric *f = ferry_nvshmem_of(moe->world);
+	const size_t args_bytes = sizeof(struct ferry_cuda_dispatch) +
+	                          sizeof(struct ferry_cuda_combine);
+
+	e->dispatch = moe->mirror ? &ferry_cuda_dispatch_net
+	                          : ferry_cuda_dispatch_of(moe->shape.path);
+	e->combine = moe->mirror ? &ferry_cuda_combine_net
+	                         : ferry_cuda_combine_of(moe->shape.path);
+	if (!moe->mirror || !f)
+		return FERRY_OK;
+	if (f->module->args_bytes != args_bytes)
+		return ferry_fail(&moe->world->ctx, FERRY_UNSUPPORTED,
+		                  "moe_open: kernels of libferry_nvshmem.so "
+		                  "take %zu bytes of arguments, not %zu",
+		                  f->module->args_bytes, args_bytes);
+	e->dispatch = f->module->dispatch;
+	e->combine = f->module->combine;
+	return FERRY_OK;
+}
+
 static enum ferry_status open_cuda(struct ferry_moe *moe,
                                    struct ferry_engine **engine)
 {
@@ -308,11 +333,10 @@ static enum ferry_status open_cuda(struct ferry_moe *moe,
 		return ferry_fail(&moe->world->ctx, FERRY_NOMEM,
 		                  "moe_open: no memory for the engine");
 	e->moe = moe;
-	e->dispatch = moe->mirror ? &ferry_cuda_dispatch_net
-	                          : ferry_cuda_dispatch_of(moe->shape.path);
-	e->combine = moe->mirror ? &ferry_cuda_combine_net
-	                         : ferry_cuda_combine_of(moe->shape.path);
-	const enum ferry_status status = open_on_device(moe, e);
+	enum ferry_status status = choose_kernels(e);
+
+	if (status == FERRY_OK)
+		status = open_on_device(moe, e);
 
 	if (status) {
 		free(e);

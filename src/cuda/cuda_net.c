@@ -2,7 +2,10 @@
 /* See cuda_net.h. */
 #include "cuda_net.h"
 
+#include "../fabric/nvshmem_inner.h"
 #include "../proto/channel.h"
+
+enum { MAX_PUT_BYTES = 1 << 30 /* of NVSHMEM: a length has 32 bits here */ };
 
 /* Control and data of the mirror lie side by side. */
 static cudaError_t map_mirror(struct cuda_net *net,
@@ -32,6 +35,20 @@ static int32_t first_far(const struct ferry_cuda_channel *channel)
 	return r;
 }
 
+/* NVSHMEM: rows arrive in the window, and puts are the kernels' own. */
+static void take_heap(const struct ferry_moe *moe,
+                      struct ferry_cuda_channel *channel)
+{
+	struct ferry_cuda_net *n = &channel->net;
+	const size_t out_bytes = ferry_net_out_fill(channel);
+
+	n->in = channel->window[channel->rank];
+	n->out = ferry_segment_base(moe->mirror);
+	n->counters = (const uint64_t *)(const void *)(n->out + out_bytes);
+	n->max_put = MAX_PUT_BYTES;
+	n->first_far = first_far(channel);
+}
+
 int ferry_cuda_net_take(struct cuda_net *net, const struct ferry_moe *moe,
                         struct ferry_cuda_channel *channel, cudaStream_t stream)
 {
@@ -42,6 +59,10 @@ int ferry_cuda_net_take(struct cuda_net *net, const struct ferry_moe *moe,
 
 	if (!mirror)
 		return cudaSuccess;
+	if (ferry_nvshmem_of(moe->world)) {
+		take_heap(moe, channel);
+		return cudaSuccess;
+	}
 	error = map_mirror(net, mirror, &base);
 	if (error == cudaSuccess)
 		error = ferry_cuda_pin(moe->world->gpu, &net->ring,
@@ -71,7 +92,7 @@ int ferry_cuda_net_take(struct cuda_net *net, const struct ferry_moe *moe,
 enum ferry_status ferry_cuda_net_start(struct cuda_net *net,
                                        const struct ferry_moe *moe)
 {
-	if (!moe->mirror)
+	if (!net->ring.p) /* there is no mirror, or it needs no proxy */
 		return FERRY_OK;
 	net->proxy.ring = net->ring.p;
 	net->proxy.mirror = moe->mirror;

@@ -49,3 +49,14 @@ size_t ferry_net_mirror_bytes(const struct ferry_shape *shape,
 	return size_add(ferry_net_out_offset(window),
 	                ferry_net_out_fill(&channel));
 }
+
+size_t ferry_net_heap_bytes(const struct ferry_shape *shape,
+                            const struct ferry_window *window,
+                            uint32_t n_signals)
+{
+	struct ferry_cuda_channel channel;
+
+	ferry_cuda_channel_fill(&channel, shape, window, NULL);
+	return size_add(ferry_net_out_fill(&channel),
+	                size_mul(n_signals, sizeof(uint64_t)));
+}

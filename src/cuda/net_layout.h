@@ -22,4 +22,12 @@ size_t ferry_net_out_fill(struct ferry_cuda_channel *channel);
 size_t ferry_net_mirror_bytes(const struct ferry_shape *shape,
                               const struct ferry_window *window);
 
+/*
+ * Instead of a mirror where the network writes the window itself, and counters
+ * are memory of the GPU: `out`, and behind it the counters; saturates.
+ */
+size_t ferry_net_heap_bytes(const struct ferry_shape *shape,
+                            const struct ferry_window *window,
+                            uint32_t n_signals);
+
 #endif

@@ -27,6 +27,8 @@ enum {
 #define FERRY_NVSHMEM_ENTRY "ferry_nvshmem_module"
 
 struct CUstream_st;
+struct ferry_cuda_combine_ops;
+struct ferry_cuda_dispatch_ops;
 
 /* This process as a PE of NVSHMEM: there is one at a time. */
 struct ferry_nvshmem;
@@ -92,6 +94,15 @@ struct ferry_nvshmem_ops {
 	int (*put)(struct ferry_nvshmem *nvshmem, int32_t peer, void *to,
 	           const void *from, size_t bytes, void (*done)(void *arg),
 	           void *arg, char why[FERRY_NVSHMEM_WHY_BYTES]);
+
+	/*
+	 * Kernels of path "chunks" that put by NVSHMEM to ranks which they
+	 * cannot store to (cuda_kernels.h). args_bytes: of their arguments, as
+	 * the module knows them.
+	 */
+	const struct ferry_cuda_dispatch_ops *dispatch;
+	const struct ferry_cuda_combine_ops *combine;
+	size_t args_bytes;
 };
 
 typedef const struct ferry_nvshmem_ops *ferry_nvshmem_entry(void);

@@ -14,6 +14,7 @@
 #include "../core/placement_inner.h"
 #include "../core/sized.h"
 #include "../cuda/net_layout.h"
+#include "../fabric/nvshmem_inner.h"
 #include "../fabric/place.h"
 #include "moe_compare.h"
 
@@ -99,6 +100,9 @@ static enum ferry_status open_segment(struct ferry_moe *m)
 		ferry_window_n_fan(&m->shape), &m->segment);
 }
 
+/* What a rank has seen of its peers, and all must know. */
+enum { NEEDS_OTHER_LAYOUT = 1 << 0, HAS_FAR = 1 << 1 };
+
 /* Do stores reach all peers? Otherwise the window needs a stage. */
 static bool is_direct(const struct ferry_moe *m)
 {
@@ -124,9 +128,11 @@ static bool is_host_direct(const struct ferry_moe *m)
 	return true;
 }
 
-/* The network behind a world of GPUs on several hosts, NULL: there is none. */
+/* The network that a world of GPUs has, too, NULL: there is none. */
 static struct ferry_fabric *network_of(const struct ferry_moe *m)
 {
+	if (ferry_nvshmem_of(m->world))
+		return m->world->fabric;
 	if (m->shape.device != FERRY_DEVICE_CUDA || m->world->n_nodes <= 1)
 		return NULL;
 	return ferry_fabric_network(m->world->fabric);
@@ -152,8 +158,9 @@ static enum ferry_status look_at_far(struct ferry_moe *m, int32_t r,
 			"are on different hosts: allowed are CHUNKS "
 			"and AUTO",
 			m->shape.rank, r);
+	*otherwise |= HAS_FAR;
 	if (lines)
-		*otherwise = 1;
+		*otherwise |= NEEDS_OTHER_LAYOUT;
 	return FERRY_OK;
 }
 
@@ -177,7 +184,7 @@ static enum ferry_status look_at_gpus(struct ferry_moe *m, uint8_t *otherwise)
 			                  "%d and %d share no GPU and have no "
 			                  "NVLink: allowed are CHUNKS and AUTO",
 			                  m->shape.rank, r);
-		*otherwise = 1;
+		*otherwise |= NEEDS_OTHER_LAYOUT;
 	}
 	return FERRY_OK;
 }
@@ -207,8 +214,10 @@ static enum ferry_status agree_layout(struct ferry_moe *m, uint64_t deadline,
 		                    "moe_open: answers of %d ranks", n_ranks);
 	status = ferry_agree(m->world->boot, status, &own, all, sizeof(own),
 	                     deadline);
-	for (int32_t r = 0; status == FERRY_OK && r < n_ranks; r++)
-		*otherwise = *otherwise || all[r];
+	for (int32_t r = 0; status == FERRY_OK && r < n_ranks; r++) {
+		*otherwise |= all[r] & NEEDS_OTHER_LAYOUT;
+		m->has_far |= (all[r] & HAS_FAR) != 0;
+	}
 	free(all);
 	return status;
 }
@@ -333,17 +342,26 @@ static enum ferry_status open_window(struct ferry_moe *m, uint64_t deadline)
 	return open_segment(m);
 }
 
-/* Memory of the host, by which rows travel between hosts. */
+/*
+ * By which rows travel to ranks that stores do not reach: memory of the host,
+ * or of the GPU where kernels put by themselves.
+ */
 static enum ferry_status open_mirror(struct ferry_moe *m)
 {
 	struct ferry_fabric *network = network_of(m);
+	const uint32_t n_signals = ferry_window_n_signals(&m->shape);
 
-	if (!network)
+	if (!network || !m->has_far)
 		return FERRY_OK;
+	if (ferry_nvshmem_of(m->world))
+		return ferry_segment_open_on(
+			m->world, network,
+			ferry_net_heap_bytes(&m->shape, &m->window, n_signals),
+			1, &m->mirror);
 	return ferry_segment_open_on(
 		m->world, network,
-		ferry_net_mirror_bytes(&m->shape, &m->window),
-		ferry_window_n_signals(&m->shape), &m->mirror);
+		ferry_net_mirror_bytes(&m->shape, &m->window), n_signals,
+		&m->mirror);
 }
 
 static enum ferry_status open_steps(struct ferry_moe *m,

@@ -4,6 +4,7 @@
  * Opening, heap and puts of the host are here; kernels are in files of their
  * own. Nothing of Ferry is called from here.
  */
+#include "../cuda/cuda_kernels.h"
 #include "../fabric/nvshmem_module.h"
 
 #include <pthread.h>
@@ -17,6 +18,9 @@
 #include <nvshmemx.h>
 
 #include <ferry/base.h>
+
+extern "C" const struct ferry_cuda_dispatch_ops ferry_cuda_dispatch_nvshmem;
+extern "C" const struct ferry_cuda_combine_ops ferry_cuda_combine_nvshmem;
 
 enum { PAGE = 4096 };
 
@@ -309,6 +313,9 @@ static const struct ferry_nvshmem_ops ops = {
 	ptr,
 	alltoall,
 	put,
+	&ferry_cuda_dispatch_nvshmem,
+	&ferry_cuda_combine_nvshmem,
+	sizeof(struct ferry_cuda_dispatch) + sizeof(struct ferry_cuda_combine),
 };
 
 extern "C" __attribute__((visibility("default")))

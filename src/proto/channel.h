@@ -84,6 +84,7 @@ struct ferry_moe {
 	/* Host memory that a network reaches, where ranks with GPUs are on
 	 * several hosts (net_layout.h); NULL: stores reach all. */
 	struct ferry_segment *mirror;
+	bool has_far; /* some rank's GPU does not store to some other's */
 	struct ferry_shape shape;
 	struct ferry_window window;
 	bool staged;              /* some peer is reached by put only */

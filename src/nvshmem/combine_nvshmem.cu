@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Path "chunks" where some ranks are reached by NVSHMEM's puts only.
+ * combine_chunks_kernel.cuh has the kernel.
+ */
+#define FERRY_NET
+#include "net_nvshmem.cuh"
+
+#include "../cuda/combine_chunks_kernel.cuh"
+
+extern "C" const struct ferry_cuda_combine_ops ferry_cuda_combine_nvshmem = {
+	refuse, scratch_bytes, load, measure, launch,
+};
