@@ -272,7 +272,10 @@ void drive_dispatch_send(struct drive_op *op)
 
 /*
  * After recv, fused or not. A failure that came once it was over is the next
- * call's: its result is whole, and will be compared.
+ * call's: its result is whole, and will be compared. Copies come when the
+ * kernel is over: those of several ranks on a GPU share its engines, in which
+ * what stands behind a kernel that waits may hold up the copies of the rank
+ * that it waits for.
  */
 static enum ferry_status received(struct drive_op *op, enum ferry_status status,
                                   struct CUstream_st *stream)
@@ -280,6 +283,7 @@ static enum ferry_status received(struct drive_op *op, enum ferry_status status,
 	struct drive *d = op->d;
 
 	drive_in_scribble_rows(op, stream);
+	rank_memory_sync(d->memory, stream);
 	drive_out_pull(op, stream);
 	rank_memory_sync(d->memory, stream);
 	if (status != FERRY_OK)

@@ -204,6 +204,7 @@ static enum ferry_status received(struct drive_op *op, enum ferry_status status,
 
 	if (op->y.device != NULL) /* it may be overwritten now */
 		mirror_fill(m, &op->y, DRIVE_POISON, stream);
+	rank_memory_sync(m, stream); /* as after dispatch */
 	mirror_pull(m, &op->sum, stream);
 	rank_memory_sync(m, stream);
 	return drive_settle(op->d, status);
