@@ -34,7 +34,8 @@ static void test_options_that_clash(void **state)
 {
 	(void)state;
 	expect("bench --device cuda --open", 2, "--open is for --device cpu");
-	expect("bench --device cuda --baseline mpi", 2, "nccl is for cuda");
+	expect("bench --device cuda --baseline mpi", 2,
+	       "nccl and nvshmem are for cuda");
 	expect("bench --device cuda --graph --no-graph", 2,
 	       "--graph and --no-graph exclude each other");
 	expect("bench --device cuda --threads --processes", 2,

@@ -54,8 +54,11 @@ static struct ferry_moe_config config_of(const struct plan *p)
 	c.n_slots = N_SLOTS;
 	c.layout = FERRY_EXPERT_PACKED;
 	/* Sums of hosts, where there are hosts that can add. */
-	c.combine = (enum ferry_combine_mode)traffic_between(
-		&rng, 0, strchr(run_args.fabric, '+') ? 2 : 1);
+	const bool adds = run_args.device == FERRY_DEVICE_CPU &&
+	                  strchr(run_args.fabric, '+') != NULL;
+
+	c.combine =
+		(enum ferry_combine_mode)traffic_between(&rng, 0, adds ? 2 : 1);
 	return c;
 }
 
