@@ -142,12 +142,14 @@ static void load_kernels(struct harness *h)
 		struct ferry_cuda_fit fit = {.ctas_per_sm = 1};
 
 		harness_on(h, r);
-		if (h->kernels.dispatch)
+		if (h->kernels.dispatch) {
 			CU(h->kernels.dispatch->load());
-		CU(h->kernels.dispatch->measure(&h->channel[r], &fit));
-		if (h->kernels.combine)
+			CU(h->kernels.dispatch->measure(&h->channel[r], &fit));
+		}
+		if (h->kernels.combine) {
 			CU(h->kernels.combine->load());
-		CU(h->kernels.combine->measure(&h->channel[r], &fit));
+			CU(h->kernels.combine->measure(&h->channel[r], &fit));
+		}
 	}
 	fit_ctas = 132 / per_gpu;
 	h->ctas = h->kernels.ctas ? h->kernels.ctas : fit_ctas;
