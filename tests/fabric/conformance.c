@@ -60,7 +60,7 @@ static int add_plans(struct plan *plans, const struct conf_case *list)
 		     s++) {
 			struct plan *plan = &plans[n];
 
-			if (c->slow && s->is_slow)
+			if ((c->slow && s->is_slow) || !ranks_worth(s->kind))
 				continue;
 			plan->setting = s;
 			plan->conf = c;

@@ -529,7 +529,7 @@ int main(void)
 	if (n_gpus < 0)
 		return 77;
 	for (const struct fault_setting *s = fault_settings; s->name; s++)
-		for (int i = 0; i < N_TESTS; i++)
+		for (int i = 0; i < N_TESTS && ranks_worth(s->kind); i++)
 			runs_add(&runs, tests[i].name, tests[i].test, s->name,
 			         s);
 	runs.tests[runs.n++] =

@@ -404,6 +404,8 @@ int main(void)
 {
 	for (const struct setting *s = settings; s < settings + N_SETTINGS;
 	     s++) {
+		if (!ranks_worth(s->kind))
+			continue;
 		runs_add(&runs, "many rounds", test_many_rounds, s->name, s);
 		if (s->kind == RANKS_THREADS)
 			runs_add(&runs, "driven", test_driven, s->name, s);

@@ -445,6 +445,8 @@ int main(void)
 	for (int i = 0; i < LAB_N_SETTINGS; i++) {
 		const struct lab_setting *const s = &lab_settings[i];
 
+		if (!ranks_worth(s->kind))
+			continue;
 		runs_add(&runs, "bad id", test_bad_id, s->name, s);
 		runs_add(&runs, "skipped id", test_skipped_id, s->name, s);
 		runs_add(&runs, "other placement", test_other_placement,

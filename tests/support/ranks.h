@@ -45,6 +45,19 @@ struct rank {
 
 typedef void ranks_body(struct rank *rank);
 
+/*
+ * Is a setting worth its time? ThreadSanitizer sees what threads do: with it
+ * programs of many settings leave those of processes out.
+ */
+static inline bool ranks_worth(enum ranks_kind kind)
+{
+#ifdef __SANITIZE_THREAD__
+	return kind == RANKS_THREADS;
+#else
+	return kind == RANKS_THREADS || kind == RANKS_PROCESSES;
+#endif
+}
+
 /* How to run. Zero means default. */
 struct ranks {
 	enum ranks_kind kind;
