@@ -165,8 +165,12 @@ static void fill_slots(struct rank *rank)
 		const struct ferry_placement *p =
 			ferry_experts_placement(m->lab.experts, l);
 
+		int32_t n_empty = 0;
+
 		for (int32_t s = 0; s < ferry_placement_n_slots(p); s++)
-			RANKS_CHECK(ferry_placement_expert(p, s) >= 0);
+			n_empty += ferry_placement_expert(p, s) < 0;
+		/* The last step may have swapped what would have gone there. */
+		RANKS_CHECK(n_empty <= 1);
 	}
 }
 
