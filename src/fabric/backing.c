@@ -3,11 +3,11 @@
 #include "backing.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
+
+#include "../core/text.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -17,15 +17,10 @@
 static uint64_t available_bytes(void)
 {
 	char text[4096];
-	const int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
-	const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
 	uint64_t kib = 0;
 
-	if (fd >= 0)
-		close(fd);
-	if (n <= 0)
+	if (!ferry_text_read("/proc/meminfo", text, sizeof(text)))
 		return UINT64_MAX;
-	text[n] = 0;
 	for (int i = 0; i < 2; i++) {
 		const char *key = i ? "\nSwapFree:" : "\nMemAvailable:";
 		const char *p = strstr(text, key);

@@ -2,28 +2,17 @@
 /* Reading /sys: lists of CPUs, and the ways of devices through PCI bridges. */
 #include "nearby.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "../core/text.h"
 
 enum {
 	TEXT_BYTES = 4096, /* a file of /sys is one page */
 	PATH_BYTES = 256,
 };
-
-static bool read_text(const char *path, char text[TEXT_BYTES])
-{
-	const int fd = open(path, O_RDONLY | O_CLOEXEC);
-	const ssize_t n = fd < 0 ? -1 : read(fd, text, TEXT_BYTES - 1);
-
-	if (fd >= 0)
-		close(fd);
-	text[n > 0 ? n : 0] = 0;
-	return n > 0;
-}
 
 /* "0-3,8": calls fn for each number until it returns true. */
 static bool any_of(const char *list, bool (*fn)(long number, void *arg),
@@ -56,7 +45,7 @@ static bool read_cpus(const char *path, cpu_set_t *cpus)
 	char text[TEXT_BYTES];
 
 	CPU_ZERO(cpus);
-	if (!read_text(path, text))
+	if (!ferry_text_read(path, text, sizeof(text)))
 		return false;
 	any_of(text, add_cpu, cpus);
 	return true;
@@ -92,7 +81,7 @@ int32_t ferry_nearby_node(const char *sys, const cpu_set_t *cpus)
 	char path[PATH_BYTES], text[TEXT_BYTES];
 
 	snprintf(path, sizeof(path), "%s/devices/system/node/online", sys);
-	if (CPU_COUNT(cpus) > 0 && read_text(path, text))
+	if (CPU_COUNT(cpus) > 0 && ferry_text_read(path, text, sizeof(text)))
 		any_of(text, has_all, &search);
 	return search.node;
 }
