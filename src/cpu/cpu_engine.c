@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "../core/bits.h"
+#include "../fabric/place.h"
 #include "../proto/sizes.h"
 
 static bool drops(const struct ferry_shape *shape)
@@ -222,8 +223,8 @@ static void look_at_peers(struct ferry_engine *e, const struct ferry_moe *moe)
 		if (caps & FERRY_CAP_LDST)
 			e->peers[r].base = ferry_segment_ptr(moe->segment, r);
 		e->peers[r].ordered = caps & FERRY_CAP_ORDERED;
-		e->peers[r].abroad =
-			places[r].host_id != places[moe->shape.rank].host_id;
+		e->peers[r].abroad = !ferry_place_same_host(
+			&places[r], &places[moe->shape.rank]);
 	}
 }
 

@@ -90,8 +90,8 @@ static enum ferry_status reach(struct ferry_p2p *f, int32_t peer)
 	struct ferry_world *world = f->wrap.fabric.world;
 	char reason[FERRY_GPU_REASON_BYTES];
 
-	if (f->net &&
-	    world->places[peer].host_id != world->places[world->rank].host_id)
+	if (f->net && !ferry_place_same_host(&world->places[peer],
+	                                     &world->places[world->rank]))
 		return FERRY_OK;
 	f->caps[peer] =
 		ferry_gpu_reach(world->gpu, world->places[peer].gpu, reason);

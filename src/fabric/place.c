@@ -5,7 +5,6 @@
  */
 #include "place.h"
 
-#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,28 +14,16 @@
 #include <unistd.h>
 
 #include "../core/bits.h"
+#include "../core/text.h"
 #include "nearby.h"
 #include "segment.h"
-
-/* Text of a small file under /proc; empty when it cannot be read. */
-static void read_text(const char *path, char *text, size_t bytes)
-{
-	const int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = 0;
-
-	if (fd >= 0) {
-		n = read(fd, text, bytes - 1);
-		close(fd);
-	}
-	text[n > 0 ? n : 0] = 0;
-}
 
 /* Differs after a reboot, equal in all containers of a host. */
 static uint64_t machine_id(void)
 {
 	char text[128];
 
-	read_text("/proc/sys/kernel/random/boot_id", text, sizeof(text));
+	ferry_text_read("/proc/sys/kernel/random/boot_id", text, sizeof(text));
 	if (!text[0])
 		gethostname(text, sizeof(text) - 1);
 	text[sizeof(text) - 1] = 0;
@@ -49,7 +36,7 @@ static uint64_t start_time(void)
 	char text[1024];
 	char *p;
 
-	read_text("/proc/self/stat", text, sizeof(text));
+	ferry_text_read("/proc/self/stat", text, sizeof(text));
 	p = strrchr(text, ')'); /* the name before it may hold anything */
 	if (!p)
 		return 0;
@@ -144,31 +131,36 @@ int32_t ferry_place_hosts(const struct ferry_place *places, int32_t n)
 	for (int32_t i = 0; i < n; i++) {
 		int32_t j = 0;
 
-		while (places[j].host_id != places[i].host_id)
+		while (!ferry_place_same_host(&places[j], &places[i]))
 			j++;
 		hosts += j == i;
 	}
 	return hosts;
 }
 
-int32_t ferry_place_host_ranks(const struct ferry_place *places, int32_t n,
-                               int32_t rank)
+/* Ranks whose place is alike to that of rank `rank`, itself too. */
+static int32_t count_alike(const struct ferry_place *places, int32_t n,
+                           int32_t rank,
+                           bool (*alike)(const struct ferry_place *a,
+                                         const struct ferry_place *b))
 {
 	int32_t ranks = 0;
 
 	for (int32_t i = 0; i < n; i++)
-		ranks += ferry_place_same_host(&places[i], &places[rank]);
+		ranks += alike(&places[i], &places[rank]);
 	return ranks;
+}
+
+int32_t ferry_place_host_ranks(const struct ferry_place *places, int32_t n,
+                               int32_t rank)
+{
+	return count_alike(places, n, rank, ferry_place_same_host);
 }
 
 int32_t ferry_place_machine_ranks(const struct ferry_place *places, int32_t n,
                                   int32_t rank)
 {
-	int32_t ranks = 0;
-
-	for (int32_t i = 0; i < n; i++)
-		ranks += ferry_place_same_machine(&places[i], &places[rank]);
-	return ranks;
+	return count_alike(places, n, rank, ferry_place_same_machine);
 }
 
 void ferry_place_say_hosts(const struct ferry_world *world, char *reason,
@@ -187,13 +179,9 @@ void ferry_place_say_hosts(const struct ferry_world *world, char *reason,
 int32_t ferry_place_gpu_ranks(const struct ferry_place *places, int32_t n,
                               int32_t rank)
 {
-	int32_t ranks = 0;
-
 	if (places[rank].device != FERRY_DEVICE_CUDA)
 		return 0;
-	for (int32_t i = 0; i < n; i++)
-		ranks += ferry_place_same_gpu(&places[i], &places[rank]);
-	return ranks;
+	return count_alike(places, n, rank, ferry_place_same_gpu);
 }
 
 int32_t ferry_place_nic(const struct ferry_world *world, const char *gpu,
@@ -220,7 +208,7 @@ static int32_t quota_cores(void)
 	char text[64];
 	char *end;
 
-	read_text("/sys/fs/cgroup/cpu.max", text, sizeof(text));
+	ferry_text_read("/sys/fs/cgroup/cpu.max", text, sizeof(text));
 	const long long quota = strtoll(text, &end, 10);
 	const long long period = strtoll(end, NULL, 10);
 
