@@ -240,22 +240,8 @@ static int32_t missing(int32_t n_ranks, const int *fds)
 }
 
 enum ferry_status ferry_fd_post_receive(struct ferry_ctx *ctx,
-                                        struct ferry_fd_post *post, int32_t own,
+                                        struct ferry_fd_post *post,
                                         int32_t n_ranks, int *fds)
-{
-	for (int32_t r = 0; r < n_ranks; r++)
-		fds[r] = r == own ? FERRY_FD_NONE : FERRY_FD_WANTED;
-	const enum ferry_status status =
-		ferry_fd_post_receive_some(ctx, post, n_ranks, fds);
-
-	if (status == FERRY_OK)
-		fds[own] = -1;
-	return status;
-}
-
-enum ferry_status ferry_fd_post_receive_some(struct ferry_ctx *ctx,
-                                             struct ferry_fd_post *post,
-                                             int32_t n_ranks, int *fds)
 {
 	int err = 0;
 

@@ -34,19 +34,16 @@ enum ferry_status ferry_fd_post_send(struct ferry_ctx *ctx,
                                      int32_t from, int32_t to, int fd,
                                      uint64_t deadline_ns);
 
+/* Of a rank: nothing is awaited from it, or a descriptor is. */
+enum { FERRY_FD_NONE = -1, FERRY_FD_WANTED = -2 };
+
 /*
- * Takes what was left by all ranks but the own, fds[own] stays -1. All have
- * sent: nothing is waited for. What strangers left is thrown away. On failure
- * no descriptor is kept. Errors: SYS, PROTO.
+ * Puts what was left here in place of each FERRY_FD_WANTED in fds[n_ranks]. All
+ * have sent: nothing is waited for. What strangers left is thrown away. On
+ * failure no descriptor is kept. Errors: SYS, PROTO.
  */
 enum ferry_status ferry_fd_post_receive(struct ferry_ctx *ctx,
-                                        struct ferry_fd_post *post, int32_t own,
+                                        struct ferry_fd_post *post,
                                         int32_t n_ranks, int *fds);
-
-/* The same from some ranks only: their fds are WANTED, the others' NONE. */
-enum { FERRY_FD_WANTED = -1, FERRY_FD_NONE = -2 };
-enum ferry_status ferry_fd_post_receive_some(struct ferry_ctx *ctx,
-                                             struct ferry_fd_post *post,
-                                             int32_t n_ranks, int *fds);
 
 #endif

@@ -72,7 +72,7 @@ static bool is_wanted(const struct ferry_p2p_mem *m, int32_t r)
 	if (!ferry_p2p_of(&m->wrap.mem)->net)
 		return true;
 	for (int32_t i = 0; i < world->n_ranks; i++)
-		if (places[i].host_id == places[r].host_id &&
+		if (ferry_place_same_host(&places[i], &places[r]) &&
 		    ferry_place_same_gpu(&places[i], &places[world->rank]))
 			return true;
 	return false;
@@ -156,8 +156,8 @@ static enum ferry_status import_all(struct ferry_p2p_mem *m,
 		fds[r] = r != world->rank && ferry_p2p_is_near(&m->wrap.mem, r)
 		                 ? FERRY_FD_WANTED
 		                 : FERRY_FD_NONE;
-	FERRY_TRY(ferry_fd_post_receive_some(&world->ctx, &m->post,
-	                                     world->n_ranks, fds));
+	FERRY_TRY(ferry_fd_post_receive(&world->ctx, &m->post, world->n_ranks,
+	                                fds));
 	for (int32_t r = 0; r < world->n_ranks; r++) {
 		if (fds[r] < 0)
 			continue;
