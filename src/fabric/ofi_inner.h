@@ -137,6 +137,22 @@ static inline struct ferry_world *ofi_world(const struct ofi_mem *m)
 	return m->net.wrap.mem.fabric->world;
 }
 
+static inline uint32_t ofi_counter(uint32_t immediate)
+{
+	return immediate & ((1u << OFI_MORE_SHIFT) - 1);
+}
+
+static inline uint32_t ofi_more(uint32_t immediate)
+{
+	return immediate >> OFI_MORE_SHIFT;
+}
+
+/* Makes a write stand for so many puts more; they have room. */
+static inline void ofi_add_more(uint32_t *immediate, uint32_t n)
+{
+	*immediate += n << OFI_MORE_SHIFT;
+}
+
 /* Is there room for numbers of puts above the counters? */
 static inline bool ofi_may_merge(const struct ofi_mem *m)
 {

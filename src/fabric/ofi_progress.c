@@ -70,20 +70,19 @@ void ferry_ofi_leave(struct ofi_mem *m)
 		ferry_ofi_ring(m);
 }
 
-static void arrived(struct ofi_mem *m, uint64_t immediate)
+static void arrived(struct ofi_mem *m, uint64_t data)
 {
 	const struct ferry_mem *mem = &m->net.wrap.mem;
-	uint64_t more = 0;
+	const uint32_t immediate = (uint32_t)data;
+	const bool merges = ofi_may_merge(m);
+	const uint32_t counter = merges ? ofi_counter(immediate) : immediate;
+	const uint32_t more = merges ? ofi_more(immediate) : 0;
 
-	if (ofi_may_merge(m)) {
-		more = immediate >> OFI_MORE_SHIFT & OFI_MORE_MOST;
-		immediate -= more << OFI_MORE_SHIFT;
-	}
 	/* A stranger's, or of another program: the provider asks nobody. */
-	if (immediate >= mem->n_signals)
+	if (data > UINT32_MAX || counter >= mem->n_signals)
 		return;
-	for (uint64_t i = 0; i <= more; i++)
-		ferry_net_arrived(mem, (uint32_t)immediate);
+	for (uint32_t i = 0; i <= more; i++)
+		ferry_net_arrived(mem, counter);
 }
 
 static void *descriptor(const struct ofi_mem *m, const void *source)
@@ -161,16 +160,13 @@ static ssize_t write_entry(struct ofi_mem *m, int32_t peer,
 static bool announce_later(struct ofi_mem *m, struct ofi_peer *p,
                            const struct ofi_entry *e)
 {
-	const uint32_t mask = (1u << OFI_MORE_SHIFT) - 1;
 	struct ofi_entry *next = &p->ring[(p->head + 1) & m->queue_mask];
 
 	if (ofi_queue_length(p) < 2 || !ofi_may_merge(m) || !next->bytes ||
-	    (next->immediate ^ e->immediate) & mask ||
-	    (next->immediate >> OFI_MORE_SHIFT) +
-	                    (e->immediate >> OFI_MORE_SHIFT) >=
-	            OFI_MORE_MOST)
+	    ofi_counter(next->immediate) != ofi_counter(e->immediate) ||
+	    ofi_more(next->immediate) + ofi_more(e->immediate) >= OFI_MORE_MOST)
 		return false;
-	next->immediate += (e->immediate & ~mask) + (1u << OFI_MORE_SHIFT);
+	ofi_add_more(&next->immediate, ofi_more(e->immediate) + 1);
 	return true;
 }
 

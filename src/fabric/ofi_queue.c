@@ -69,13 +69,13 @@ void ferry_ofi_queue_close(struct ofi_mem *m)
 static bool merge(const struct ofi_mem *m, struct ofi_entry *last,
                   const struct ofi_entry *entry)
 {
-	const uint32_t mask = (1u << OFI_MORE_SHIFT) - 1;
 	const size_t at = entry->piece[0].offset;
 	const uint32_t n = last->n_pieces;
 	const size_t end = last->piece[n - 1].offset + last->piece[n - 1].bytes;
 
-	if (!ofi_may_merge(m) || (last->immediate & mask) != entry->immediate ||
-	    last->immediate >> OFI_MORE_SHIFT == OFI_MORE_MOST ||
+	if (!ofi_may_merge(m) ||
+	    ofi_counter(last->immediate) != entry->immediate ||
+	    ofi_more(last->immediate) == OFI_MORE_MOST ||
 	    last->bytes + entry->bytes > m->merged_bytes || !last->bytes ||
 	    !entry->bytes ||
 	    (const char *)last->source + last->bytes != entry->source ||
@@ -89,7 +89,7 @@ static bool merge(const struct ofi_mem *m, struct ofi_entry *last,
 		return false;
 	}
 	last->bytes += entry->bytes;
-	last->immediate += 1u << OFI_MORE_SHIFT;
+	ofi_add_more(&last->immediate, 1);
 	return true;
 }
 
