@@ -8,6 +8,7 @@
 
 #include "alloc.h"
 #include "gpu_bytes.h"
+#include "gpu_marks.h"
 
 /* An exchange: bytes to and from each rank, parts one behind the other. */
 struct exchange {
@@ -170,12 +171,6 @@ static bool one_pair(void *arg, int32_t i)
 	return one_dispatch(arg, i) && run(&((struct both *)arg)->combine);
 }
 
-/* The byte that `from` sends to `to`. */
-static int mark(int32_t from, int32_t to)
-{
-	return (from * 31 + to * 7 + 1) & 0xff;
-}
-
 static bool fill(const struct exchange *e)
 {
 	const struct gpu_seat *s = e->nccl->seat;
@@ -184,7 +179,7 @@ static bool fill(const struct exchange *e)
 	for (int32_t r = 0; r < e->n_ranks; at += e->to[r++])
 		if (e->to[r] &&
 		    !gpu_good(s->me,
-		              cudaMemsetAsync(at, mark(s->me->rank, r),
+		              cudaMemsetAsync(at, gpu_mark(s->me->rank, r),
 		                              e->to[r], s->stream),
 		              "filling"))
 			return false;
@@ -192,22 +187,6 @@ static bool fill(const struct exchange *e)
 	                cudaMemsetAsync(e->recv, 0, sum_of(e->from, e->n_ranks),
 	                                s->stream),
 	                "filling");
-}
-
-/* `bytes` from rank r at `at` of the device are all its mark? */
-static bool compare(const struct exchange *e, const char *at, size_t bytes,
-                    int32_t r, int64_t *wrong)
-{
-	const struct gpu_seat *s = e->nccl->seat;
-	unsigned char *got = alloc_or_exit(bytes, 1);
-	const bool good = gpu_good(
-		s->me, cudaMemcpy(got, at, bytes, cudaMemcpyDeviceToHost),
-		"copying");
-
-	for (size_t i = 0; good && i < bytes; i++)
-		*wrong += got[i] != mark(r, s->me->rank);
-	free(got);
-	return good;
 }
 
 /* Both ends of every part. */
@@ -222,8 +201,8 @@ static bool check(const struct exchange *e, int64_t *wrong)
 		const size_t part =
 			e->from[r] < CHECKED_BYTES ? e->from[r] : CHECKED_BYTES;
 
-		good = compare(e, at, part, r, wrong) &&
-		       compare(e, at + e->from[r] - part, part, r, wrong);
+		good = gpu_compare(s, at, part, r, wrong) &&
+		       gpu_compare(s, at + e->from[r] - part, part, r, wrong);
 	}
 	return good;
 }

@@ -11,6 +11,7 @@
 #include "fabric/nvshmem_inner.h"
 #include "fabric/nvshmem_load.h"
 #include "gpu_bytes.h"
+#include "gpu_marks.h"
 
 enum { CHECKED_BYTES = 1 << 20 /* at either end of a part */ };
 
@@ -149,12 +150,6 @@ static bool one_pair(void *arg, int32_t i)
 	return one_dispatch(arg, i) && run(&((struct both *)arg)->combine);
 }
 
-/* The byte that `from` sends to `to`. */
-static int mark(int32_t from, int32_t to)
-{
-	return (from * 31 + to * 7 + 1) & 0xff;
-}
-
 static bool fill(const struct exchange *e)
 {
 	const struct gpu_seat *s = e->nvshmem->seat;
@@ -164,26 +159,11 @@ static bool fill(const struct exchange *e)
 
 	for (int32_t r = 0; error == cudaSuccess && r < n_ranks; r++)
 		error = cudaMemsetAsync(e->send + (size_t)r * e->part_bytes,
-		                        mark(s->me->rank, r), e->part_bytes,
+		                        gpu_mark(s->me->rank, r), e->part_bytes,
 		                        s->stream);
 	if (error == cudaSuccess)
 		error = cudaStreamSynchronize(s->stream);
 	return gpu_good(s->me, error, "filling");
-}
-
-/* `bytes` from rank r at `at` of the device are all its mark? */
-static bool compare(const struct gpu_seat *s, const char *at, size_t bytes,
-                    int32_t r, int64_t *wrong)
-{
-	unsigned char *got = alloc_or_exit(bytes, 1);
-	const bool copied = gpu_good(
-		s->me, cudaMemcpy(got, at, bytes, cudaMemcpyDeviceToHost),
-		"copying");
-
-	for (size_t i = 0; copied && i < bytes; i++)
-		*wrong += got[i] != mark(r, s->me->rank);
-	free(got);
-	return copied;
 }
 
 /* Both ends of every part. */
@@ -200,8 +180,9 @@ static bool check(const struct exchange *e, int64_t *wrong)
 	for (int32_t r = 0; fine && r < s->me->crew->n_ranks; r++) {
 		const char *at = e->recv + (size_t)r * e->part_bytes;
 
-		fine = compare(s, at, part, r, wrong) &&
-		       compare(s, at + e->part_bytes - part, part, r, wrong);
+		fine = gpu_compare(s, at, part, r, wrong) &&
+		       gpu_compare(s, at + e->part_bytes - part, part, r,
+		                   wrong);
 	}
 	crew_barrier(s->me);
 	return fine;
