@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# ferry_test(NAME SOURCES... [LABELS l...] [TIMEOUT s]): one test program.
+# ferry_test(NAME SOURCES... [LABELS l...] [TIMEOUT s] [ARGS a...]): one test
+# program.
 function(ferry_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "LABELS" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT" "LABELS;ARGS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
@@ -18,7 +19,7 @@ function(ferry_test name)
     ferry_gpu_test(${name} ${name})
     return()
   endif()
-  add_test(NAME ${name} COMMAND ${name})
+  add_test(NAME ${name} COMMAND ${name} ${arg_ARGS})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT}
     SKIP_RETURN_CODE 77 LABELS "${arg_LABELS}")
 endfunction()

@@ -152,6 +152,20 @@ cJSON *program_json_of(const char *line, const char *schema)
 	return document;
 }
 
+struct program program_run_or_skip(const char *line)
+{
+	struct program p = program_run(line);
+
+	if (p.status == 77) {
+		printf("%s", p.err);
+		program_free(&p);
+		skip();
+	}
+	if (p.status != 0)
+		fail_msg("%d: %s", p.status, p.err);
+	return p;
+}
+
 double program_number(const cJSON *object, const char *name)
 {
 	const cJSON *item = cJSON_GetObjectItem(object, name);

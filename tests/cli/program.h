@@ -27,6 +27,12 @@ struct program program_run(const char *line);
 struct program program_run_words(const char *const *words);
 void program_free(struct program *program);
 
+/*
+ * The same of a line that must exit with 0; with 77 the test is skipped, for
+ * the reason that the program gave.
+ */
+struct program program_run_or_skip(const char *line);
+
 /* Starts without waiting; *out reads its stdout and stderr. */
 pid_t program_start(const char *const *words, int *out);
 

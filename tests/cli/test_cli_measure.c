@@ -350,18 +350,11 @@ static void test_bench_raw(void **state)
 
 static void test_mpi_tcp(void **state)
 {
-	struct program p = program_run(
+	struct program p = program_run_or_skip(
 		"bench --tokens 6 --hidden 160 --topk 3 --experts 7 --iters 3 "
 		"--rounds 1 --fabric wire --raw --baseline mpi-tcp");
 
 	(void)state;
-	if (p.status == 77) {
-		printf("%s", p.err);
-		program_free(&p);
-		skip();
-	}
-	if (p.status != 0)
-		fail_msg("%d: %s", p.status, p.err);
 	assert_contains(p.out, "single copy none, TCP over lo");
 	assert_contains(p.out, " dispatch  raw ");
 	assert_contains(p.out, " pair      mpi-tcp-dedup ");
@@ -373,19 +366,12 @@ static void test_mpi_tcp(void **state)
 
 static void test_mpi_baseline(void **state)
 {
-	struct program p =
-		program_run("bench --tokens 6 --hidden 160 --topk 3 --experts "
-	                    "7 --ranks 3 --iters 3 --rounds 2 --baseline mpi "
-	                    "--dtype fp8 --combine reduced --json");
+	struct program p = program_run_or_skip(
+		"bench --tokens 6 --hidden 160 --topk 3 --experts "
+		"7 --ranks 3 --iters 3 --rounds 2 --baseline mpi "
+		"--dtype fp8 --combine reduced --json");
 
 	(void)state;
-	if (p.status == 77) {
-		printf("%s", p.err);
-		program_free(&p);
-		skip();
-	}
-	if (p.status != 0)
-		fail_msg("%d: %s", p.status, p.err);
 	cJSON *d = program_json(&p, "ferry-bench-1");
 	const cJSON *rows = cJSON_GetObjectItem(d, "rows");
 

@@ -23,6 +23,8 @@ const struct conf_setting conf_settings[] = {
 	{"shm", RANKS_PROCESSES, "FAULT=reorder delay:us=5,rank=0", true},
 	{"shm+wire", RANKS_THREADS, "RANKS_PER_HOST=2;FAULT=reorder", true},
 	{"trace:fault:wire", RANKS_THREADS, "FAULT=reorder", true},
+	{"ofi", RANKS_PROCESSES, "", true},
+	{"ofi", RANKS_THREADS, "", true},
 	{NULL, RANKS_THREADS, NULL, false},
 };
 

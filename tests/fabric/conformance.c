@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "conformance.h"
+#include "runs.h"
 #include "core/bits.h"
 
 static const struct conf_case *const lists[] = {
@@ -158,7 +159,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < N_LISTS; i++)
 		n_plans += add_plans(plans + n_plans, lists[i]);
 	for (int i = 0; i < n_plans; i++)
-		if (argc < 2 || strstr(plans[i].name, argv[1]))
+		if (runs_wanted(plans[i].name, argc, argv))
 			tests[n_tests++] = (struct CMUnitTest){
 				.name = plans[i].name,
 				.test_func = run,

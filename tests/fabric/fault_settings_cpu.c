@@ -12,6 +12,10 @@ const struct fault_setting fault_settings[] = {
 	{"wire processes", "wire", RANKS_PROCESSES, ""},
 	{"hosts of 2, threads", "shm+wire", RANKS_THREADS, "RANKS_PER_HOST=2"},
 	{"hosts of 2", "shm+wire", RANKS_PROCESSES, "RANKS_PER_HOST=2"},
+	{"ofi threads", "ofi", RANKS_THREADS, ""},
+	{"ofi processes", "ofi", RANKS_PROCESSES, ""},
+	{"ofi between hosts of 2", "shm+ofi", RANKS_PROCESSES,
+         "RANKS_PER_HOST=2"},
 	{NULL, NULL, RANKS_THREADS, NULL},
 };
 

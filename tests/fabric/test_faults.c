@@ -523,15 +523,17 @@ enum { N_TESTS = sizeof(tests) / sizeof(*tests) };
 static struct runs runs;
 
 /* All tests of one setting together: who has used CUDA must not fork. */
-int main(void)
+int main(int argc, char **argv)
 {
 	n_gpus = fault_gpus();
 	if (n_gpus < 0)
 		return 77;
 	for (const struct fault_setting *s = fault_settings; s->name; s++)
-		for (int i = 0; i < N_TESTS && ranks_worth(s->kind); i++)
-			runs_add(&runs, tests[i].name, tests[i].test, s->name,
-			         s);
+		for (int i = 0; i < N_TESTS; i++)
+			if (ranks_worth(s->kind) &&
+			    runs_wanted(s->name, argc, argv))
+				runs_add(&runs, tests[i].name, tests[i].test,
+				         s->name, s);
 	runs.tests[runs.n++] =
 		(struct CMUnitTest)cmocka_unit_test(test_nothing_left);
 	return runs_go(&runs, "faults");

@@ -6,8 +6,10 @@
 #ifndef RUNS_H
 #define RUNS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { RUNS_MAX = 256 };
 
@@ -16,6 +18,14 @@ struct runs {
 	struct CMUnitTest tests[RUNS_MAX];
 	char names[RUNS_MAX][64]; /* cmocka keeps pointers to them */
 };
+
+/* Is it asked for? argv[1]: part of a name, or "!" and what is left out. */
+static inline bool runs_wanted(const char *name, int argc, char **argv)
+{
+	const char *part = argc > 1 ? argv[1] : "";
+
+	return *part == '!' ? !strstr(name, part + 1) : !!strstr(name, part);
+}
 
 /* The test gets `setting` as its initial state. */
 static inline void runs_add(struct runs *runs, const char *name,
