@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "alloc.h"
-#include "fabric/segment.h"
 #include "hosts.h"
 #include "opt.h"
 
@@ -37,7 +36,7 @@ static void measure(struct hosts *h, int32_t peer, struct vote *vote)
 	struct hosts_pair *const pair = &h->pairs[peer];
 	const enum ferry_status status =
 		raw_link_measure(&h->ground, peer, &pair->link);
-	const struct ferry_error *error = &h->ground.segment->error;
+	const struct ferry_error *error = &h->ground.pairs.segment->error;
 
 	if (status == FERRY_OK) {
 		pair->state = HOSTS_TESTED;
@@ -69,10 +68,10 @@ static void judge(struct hosts *h, int32_t step, const struct vote *votes)
 
 	for (int32_t r = 0; r < h->n_ranks; r++) {
 		const struct vote *v = &votes[r];
-		const bool pair =
-			v->failed && v->root >= 0 && v->reporter >= 0 &&
-			v->root != v->reporter &&
-			raw_partner(v->reporter, h->n_ranks, step) == v->root;
+		const bool pair = v->failed && v->root >= 0 &&
+		                  v->reporter >= 0 && v->root != v->reporter &&
+		                  ferry_pairs_partner(v->reporter, h->n_ranks,
+		                                      step) == v->root;
 
 		if (pair)
 			blame(h, v->root, v->reporter, v->text);
@@ -80,7 +79,7 @@ static void judge(struct hosts *h, int32_t step, const struct vote *votes)
 	}
 	for (int32_t r = 0; !known && r < h->n_ranks; r++)
 		if (votes[r].failed)
-			blame(h, r, raw_partner(r, h->n_ranks, step),
+			blame(h, r, ferry_pairs_partner(r, h->n_ranks, step),
 			      votes[r].text);
 }
 
@@ -104,7 +103,8 @@ static bool all_well(const struct hosts *h, const struct vote *votes)
 
 static bool run_step(struct hosts *h, int32_t step, struct vote *votes)
 {
-	const int32_t partner = raw_partner(h->me->rank, h->n_ranks, step);
+	const int32_t partner =
+		ferry_pairs_partner(h->me->rank, h->n_ranks, step);
 
 	for (;;) {
 		struct vote mine = {.root = -1, .reporter = -1};
@@ -130,12 +130,12 @@ static bool run_step(struct hosts *h, int32_t step, struct vote *votes)
 
 bool hosts_try_pairs(struct hosts *h)
 {
-	const int32_t n_steps = h->n_ranks + h->n_ranks % 2 - 1;
+	const int32_t n_steps = ferry_pairs_steps(h->n_ranks);
 	struct vote *votes = alloc_or_exit((size_t)h->n_ranks, sizeof(*votes));
 	bool good = world_good(h, raw_ground_open(h->world, &h->ground),
 	                       "a segment of all ranks");
 
-	for (int32_t step = 0; good && h->n_ranks > 1 && step < n_steps; step++)
+	for (int32_t step = 0; good && step < n_steps; step++)
 		good = run_step(h, step, votes);
 	raw_ground_close(&h->ground);
 	free(votes);

@@ -36,9 +36,9 @@ static int body(const struct crew_member *me, void *arg)
 	                  "measuring");
 
 	if (good) {
-		found->max_put = ferry_segment_max_put(ground.segment);
+		found->max_put = ferry_segment_max_put(ground.pairs.segment);
 		found->shared =
-			ferry_segment_caps(ground.segment, 1 - me->rank) &
+			ferry_segment_caps(ground.pairs.segment, 1 - me->rank) &
 			FERRY_CAP_LDST;
 		snprintf(found->fabric, sizeof(found->fabric), "%s",
 		         ferry_world_fabric(world));

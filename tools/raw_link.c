@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See raw_link.h. Signal r is raised by rank r, so that a wait knows whom. */
+/* See raw_link.h. */
 #include "raw_link.h"
 
 #include <stdlib.h>
@@ -8,7 +8,6 @@
 #include "bench_result.h"
 #include "core/bits.h"
 #include "core/clock.h"
-#include "fabric/segment.h"
 
 enum {
 	PINGS = 400,
@@ -27,54 +26,30 @@ enum ferry_status raw_ground_open(struct ferry_world *world,
 
 	*g = (struct raw_ground){
 		.world = world,
-		.seen = alloc_or_exit(n, sizeof(*g->seen)),
+		.pairs.seen = alloc_or_exit(n, sizeof(*g->pairs.seen)),
 	};
 	FERRY_TRY(ferry_segment_open(world, (size_t)2 * AREA, (uint32_t)n,
-	                             &g->segment));
-	const size_t most = ferry_segment_max_put(g->segment);
+	                             &g->pairs.segment));
+	const size_t most = ferry_segment_max_put(g->pairs.segment);
 
-	g->base = ferry_segment_base(g->segment);
+	g->base = ferry_segment_base(g->pairs.segment);
 	g->piece_bytes = most < PIECE ? most : PIECE;
 	return FERRY_OK;
 }
 
 void raw_ground_close(struct raw_ground *g)
 {
-	ferry_segment_close(g->segment);
-	free(g->seen);
+	ferry_segment_close(g->pairs.segment);
+	free(g->pairs.seen);
 	*g = (struct raw_ground){0};
-}
-
-static enum ferry_status await(struct raw_ground *g, int32_t peer, uint64_t n)
-{
-	const struct ferry_wait_item item = {
-		.signal = (uint32_t)peer,
-		.peer = peer,
-		.value = g->seen[peer] + n,
-	};
-
-	FERRY_TRY(ferry_segment_wait_all(g->segment, &item, 1, NULL));
-	g->seen[peer] = item.value;
-	return FERRY_OK;
-}
-
-static uint32_t own_signal(const struct raw_ground *g)
-{
-	return (uint32_t)ferry_world_rank(g->world);
-}
-
-static enum ferry_status say(struct raw_ground *g, int32_t peer)
-{
-	FERRY_TRY(ferry_segment_signal(g->segment, peer, own_signal(g)));
-	return ferry_segment_kick(g->segment);
 }
 
 /* Both have come here, and what was put before has been read. */
 static enum ferry_status meet(struct raw_ground *g, int32_t peer)
 {
-	FERRY_TRY(say(g, peer));
-	FERRY_TRY(await(g, peer, 1));
-	return ferry_segment_flush(g->segment);
+	FERRY_TRY(ferry_pairs_say(&g->pairs, peer));
+	FERRY_TRY(ferry_pairs_await(&g->pairs, peer, 1));
+	return ferry_segment_flush(g->pairs.segment);
 }
 
 static uint8_t pattern(int32_t from, int32_t to, size_t i)
@@ -95,10 +70,11 @@ static enum ferry_status verify(struct raw_ground *g, int32_t peer,
 		out[i] = pattern(rank, peer, i);
 	}
 	FERRY_TRY(meet(g, peer));
-	FERRY_TRY(ferry_segment_put(g->segment, peer, 0, out, g->piece_bytes,
-	                            own_signal(g)));
-	FERRY_TRY(ferry_segment_kick(g->segment));
-	FERRY_TRY(await(g, peer, 1));
+	FERRY_TRY(ferry_segment_put(g->pairs.segment, peer, 0, out,
+	                            g->piece_bytes,
+	                            ferry_pairs_signal(&g->pairs)));
+	FERRY_TRY(ferry_segment_kick(g->pairs.segment));
+	FERRY_TRY(ferry_pairs_await(&g->pairs, peer, 1));
 	for (size_t i = 0; i < g->piece_bytes; i++)
 		link->wrong += g->base[i] != pattern(peer, rank, i);
 	return meet(g, peer);
@@ -108,11 +84,11 @@ static enum ferry_status verify(struct raw_ground *g, int32_t peer,
 static enum ferry_status ping(struct raw_ground *g, int32_t peer)
 {
 	if (ferry_world_rank(g->world) < peer) {
-		FERRY_TRY(say(g, peer));
-		return await(g, peer, 1);
+		FERRY_TRY(ferry_pairs_say(&g->pairs, peer));
+		return ferry_pairs_await(&g->pairs, peer, 1);
 	}
-	FERRY_TRY(await(g, peer, 1));
-	return say(g, peer);
+	FERRY_TRY(ferry_pairs_await(&g->pairs, peer, 1));
+	return ferry_pairs_say(&g->pairs, peer);
 }
 
 static enum ferry_status time_pings(struct raw_ground *g, int32_t peer,
@@ -146,12 +122,12 @@ static enum ferry_status stream(struct raw_ground *g, int32_t peer, size_t n,
 	const uint64_t start = ferry_now_ns();
 
 	for (size_t i = 0; i < n; i++)
-		FERRY_TRY(ferry_segment_put(g->segment, peer, i * bytes,
+		FERRY_TRY(ferry_segment_put(g->pairs.segment, peer, i * bytes,
 		                            g->base + AREA + i * bytes, bytes,
-		                            own_signal(g)));
-	FERRY_TRY(ferry_segment_kick(g->segment));
-	FERRY_TRY(await(g, peer, n));
-	FERRY_TRY(ferry_segment_flush(g->segment));
+		                            ferry_pairs_signal(&g->pairs)));
+	FERRY_TRY(ferry_segment_kick(g->pairs.segment));
+	FERRY_TRY(ferry_pairs_await(&g->pairs, peer, n));
+	FERRY_TRY(ferry_segment_flush(g->pairs.segment));
 	*ns = ferry_now_ns() - start;
 	return meet(g, peer);
 }
@@ -183,20 +159,4 @@ enum ferry_status raw_link_measure(struct raw_ground *g, int32_t peer,
 	FERRY_TRY(verify(g, peer, link));
 	FERRY_TRY(time_flags(g, peer, link));
 	return time_stream(g, peer, link);
-}
-
-/* The circle method: the last seat stays, the others go round. */
-int32_t raw_partner(int32_t rank, int32_t n_ranks, int32_t step)
-{
-	const int32_t seats = n_ranks + n_ranks % 2;
-	const int32_t ring = seats - 1;
-	int32_t partner;
-
-	if (rank == ring)
-		partner = step * (seats / 2) % ring;
-	else if (2 * rank % ring == step)
-		partner = ring;
-	else
-		partner = (step + ring - rank) % ring;
-	return partner < n_ranks ? partner : rank;
 }

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include <ferry/fabric.h>
+#include "fabric/pairs.h"
 
 /* Of one rank towards one peer; zero where nothing was measured. */
 struct raw_link {
@@ -23,10 +23,9 @@ struct raw_link {
 /* A segment in which all pairs of a world can meet, and what was seen. */
 struct raw_ground {
 	struct ferry_world *world;
-	struct ferry_segment *segment;
+	struct ferry_pairs pairs;
 	uint8_t *base;
 	size_t piece_bytes; /* of a put */
-	uint64_t *seen;     /* [n_ranks] signals of each rank so far */
 };
 
 /* Collective. Close also after a failure. */
@@ -40,11 +39,5 @@ void raw_ground_close(struct raw_ground *ground);
  */
 enum ferry_status raw_link_measure(struct raw_ground *ground, int32_t peer,
                                    struct raw_link *link) FERRY_MUST_CHECK;
-
-/*
- * Who meets whom in a step of n_ranks + n_ranks % 2 - 1: everybody another one
- * each time; the own rank: nobody.
- */
-int32_t raw_partner(int32_t rank, int32_t n_ranks, int32_t step);
 
 #endif

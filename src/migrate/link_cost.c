@@ -10,8 +10,6 @@
  * fitted by least squares through the origin, so that the large transfers,
  * which experts are, weigh most. Of every size the fastest round counts:
  * whatever else the machine does only adds.
- *
- * Signal r is raised by rank r, so that a wait knows whom it misses.
  */
 #include <ferry/balance.h>
 
@@ -22,7 +20,7 @@
 #include "../core/clock.h"
 #include "../core/range.h"
 #include "../core/sized.h"
-#include "../fabric/segment.h"
+#include "../fabric/pairs.h"
 #include "agree_numbers.h"
 
 enum {
@@ -37,10 +35,9 @@ enum {
 
 struct meter {
 	struct ferry_world *world;
-	struct ferry_segment *segment;
+	struct ferry_pairs pairs;
 	struct ferry_cost_config config;
 	size_t put_bytes; /* of each put but the last */
-	uint64_t *seen;   /* [n_ranks] of each signal */
 	int64_t *row;     /* [2][n_ranks] own alpha, own ps per byte */
 	int64_t *all;     /* [n_ranks][2][n_ranks] */
 };
@@ -84,10 +81,10 @@ static enum ferry_status prepare(struct meter *m,
 {
 	const size_t n = (size_t)m->world->n_ranks;
 
-	m->seen = calloc(n, sizeof(*m->seen));
+	m->pairs.seen = calloc(n, sizeof(*m->pairs.seen));
 	m->row = calloc(2 * n, sizeof(*m->row));
 	m->all = calloc(2 * n * n, sizeof(*m->all));
-	if (!m->seen || !m->row || !m->all)
+	if (!m->pairs.seen || !m->row || !m->all)
 		return ferry_fail(&m->world->ctx, FERRY_NOMEM,
 		                  "cost_measure: tables of %zu ranks", n);
 	return check_config(m->world, config, &m->config);
@@ -101,8 +98,8 @@ static enum ferry_status open_meter(struct meter *m,
 	FERRY_TRY(compare_rounds(m, prepare(m, config)));
 	/* What is sent, and behind it what comes. */
 	FERRY_TRY(ferry_segment_open(m->world, 2 * (size_t)m->config.max_bytes,
-	                             (uint32_t)n, &m->segment));
-	const size_t max_put = ferry_segment_max_put(m->segment);
+	                             (uint32_t)n, &m->pairs.segment));
+	const size_t max_put = ferry_segment_max_put(m->pairs.segment);
 
 	m->put_bytes = (size_t)m->config.max_bytes;
 	if (m->put_bytes > max_put)
@@ -112,50 +109,29 @@ static enum ferry_status open_meter(struct meter *m,
 
 static void close_meter(struct meter *m)
 {
-	ferry_segment_close(m->segment);
-	free(m->seen);
+	ferry_segment_close(m->pairs.segment);
+	free(m->pairs.seen);
 	free(m->row);
 	free(m->all);
-}
-
-/* Waits for the next n signals of a rank. */
-static enum ferry_status expect(struct meter *m, int32_t peer, uint64_t n)
-{
-	const struct ferry_wait_item item = {
-		.signal = (uint32_t)peer,
-		.peer = peer,
-		.value = m->seen[peer] + n,
-	};
-
-	FERRY_TRY(ferry_segment_wait_all(m->segment, &item, 1, NULL));
-	m->seen[peer] = item.value;
-	return FERRY_OK;
-}
-
-static enum ferry_status say(struct meter *m, int32_t peer)
-{
-	FERRY_TRY(ferry_segment_signal(m->segment, peer,
-	                               (uint32_t)m->world->rank));
-	return ferry_segment_kick(m->segment);
 }
 
 /* Puts `bytes` bytes, or a signal for none. */
 static enum ferry_status transfer(struct meter *m, int32_t peer, size_t bytes)
 {
-	const unsigned char *source = ferry_segment_base(m->segment);
+	const unsigned char *source = ferry_segment_base(m->pairs.segment);
 	const size_t to = (size_t)m->config.max_bytes;
 
 	if (!bytes)
-		return say(m, peer);
+		return ferry_pairs_say(&m->pairs, peer);
 	for (size_t at = 0; at < bytes; at += m->put_bytes) {
 		const size_t left = bytes - at;
 
 		FERRY_TRY(ferry_segment_put(
-			m->segment, peer, to + at, source + at,
+			m->pairs.segment, peer, to + at, source + at,
 			left < m->put_bytes ? left : m->put_bytes,
-			(uint32_t)m->world->rank));
+			ferry_pairs_signal(&m->pairs)));
 	}
-	return ferry_segment_kick(m->segment);
+	return ferry_segment_kick(m->pairs.segment);
 }
 
 static uint64_t puts_of(const struct meter *m, size_t bytes)
@@ -184,10 +160,10 @@ static enum ferry_status time_size(struct meter *m, int32_t peer, size_t bytes,
 		const uint64_t begin = ferry_now_ns();
 
 		FERRY_TRY(transfer(m, peer, bytes));
-		FERRY_TRY(expect(m, peer, 1));
+		FERRY_TRY(ferry_pairs_await(&m->pairs, peer, 1));
 		*ns = min_i64(*ns, (int64_t)(ferry_now_ns() - begin));
 		/* The source is free again; nothing of it is timed. */
-		FERRY_TRY(ferry_segment_flush(m->segment));
+		FERRY_TRY(ferry_segment_flush(m->pairs.segment));
 	}
 	return FERRY_OK;
 }
@@ -228,35 +204,18 @@ static enum ferry_status answer(struct meter *m, int32_t peer)
 {
 	for (int i = 0; i < N_SIZES; i++)
 		for (int32_t k = 0; k < m->config.rounds; k++) {
-			FERRY_TRY(expect(m, peer, puts_of(m, size_at(m, i))));
-			FERRY_TRY(say(m, peer));
+			FERRY_TRY(ferry_pairs_await(&m->pairs, peer,
+			                            puts_of(m, size_at(m, i))));
+			FERRY_TRY(ferry_pairs_say(&m->pairs, peer));
 		}
 	return FERRY_OK;
-}
-
-/*
- * Who meets whom in a step: the circle method. The last rank stays, or a seat
- * that is empty if they are odd; the others go round. Own rank: nobody.
- */
-static int32_t partner_of(int32_t rank, int32_t n_ranks, int32_t step)
-{
-	const int32_t seats = n_ranks + n_ranks % 2;
-	const int32_t ring = seats - 1;
-	int32_t partner;
-
-	if (rank == ring)
-		partner = step * (seats / 2) % ring;
-	else if (2 * rank % ring == step)
-		partner = ring;
-	else
-		partner = (step + ring - rank) % ring;
-	return partner < n_ranks ? partner : rank;
 }
 
 static enum ferry_status meet(struct meter *m, int32_t step)
 {
 	const int32_t rank = m->world->rank;
-	const int32_t partner = partner_of(rank, m->world->n_ranks, step);
+	const int32_t partner =
+		ferry_pairs_partner(rank, m->world->n_ranks, step);
 
 	if (partner == rank)
 		return FERRY_OK;
@@ -271,9 +230,9 @@ static enum ferry_status meet(struct meter *m, int32_t step)
 static enum ferry_status measure(struct meter *m)
 {
 	const int32_t n_ranks = m->world->n_ranks;
-	const int32_t steps = n_ranks + n_ranks % 2 - 1;
+	const int32_t n_steps = ferry_pairs_steps(n_ranks);
 
-	for (int32_t step = 0; n_ranks > 1 && step < steps; step++) {
+	for (int32_t step = 0; step < n_steps; step++) {
 		/* Together, so that no pair is alone on the machine. */
 		FERRY_TRY(ferry_world_barrier(m->world));
 		FERRY_TRY(meet(m, step));

@@ -123,33 +123,11 @@ static void test_bad(void **state)
 	assert_int_equal(judge(&f, false), 1);
 }
 
-/* Everybody meets everybody else exactly once, and both know it. */
-static void test_partners(void **state)
-{
-	(void)state;
-	for (int32_t n = 2; n <= 9; n++)
-		for (int32_t a = 0; a < n; a++)
-			for (int32_t b = 0; b < n; b++) {
-				int met = 0;
-
-				for (int32_t s = 0; s < n + n % 2 - 1; s++) {
-					met += raw_partner(a, n, s) == b;
-					assert_int_equal(
-						raw_partner(
-							raw_partner(a, n, s), n,
-							s),
-						a);
-				}
-				assert_int_equal(met, a == b ? n % 2 : 1);
-			}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good_and_slow),
 		cmocka_unit_test(test_bad),
-		cmocka_unit_test(test_partners),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
