@@ -488,10 +488,8 @@ const struct ferry_fabric_ops ferry_fabric_nvshmem = {
 
 struct ferry_nvshmem_fabric *ferry_nvshmem_of(const struct ferry_world *world)
 {
-	struct ferry_fabric *f = world->fabric;
+	struct ferry_fabric *f = ferry_wrap_innermost(world->fabric);
 
-	while (f->ops->probe == ferry_wrap_probe)
-		f = ((struct ferry_wrap *)f)->inner;
 	return f->ops == &ferry_fabric_nvshmem
 	               ? (struct ferry_nvshmem_fabric *)f
 	               : NULL;

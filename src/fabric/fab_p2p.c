@@ -169,11 +169,10 @@ static enum ferry_status open_p2p_ofi(struct ferry_world *world,
 
 struct ferry_fabric *ferry_fabric_network(struct ferry_fabric *fabric)
 {
-	while (fabric->ops->probe == ferry_wrap_probe)
-		fabric = ((struct ferry_wrap *)fabric)->inner;
-	const struct ferry_p2p *f = (const struct ferry_p2p *)fabric;
+	struct ferry_fabric *const innermost = ferry_wrap_innermost(fabric);
+	const struct ferry_p2p *f = (const struct ferry_p2p *)innermost;
 
-	if (fabric->ops->close != close_p2p || !f->net)
+	if (innermost->ops->close != close_p2p || !f->net)
 		return NULL;
 	return f->wrap.inner;
 }

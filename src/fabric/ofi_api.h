@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libfabric, opened at run time: libferry.so loads where there is none. Five
+ * libfabric, opened at run time: libferry.so loads where there is none. Six
  * functions are looked up; all others are inline calls through the tables of
  * objects.
  */

@@ -5,6 +5,8 @@
  * disturbs no other, and one lock is enough for whatever it calls.
  *
  *	fab_ofi.c       the table
+ *	ofi_api.c       the library, opened
+ *	ofi_signals.c   handlers that it installs, put back
  *	ofi_choice.c    provider, domain, address
  *	ofi_endpoint.c  objects of libfabric, registration, handles
  *	ofi_queue.c     puts that have not been handed over yet

@@ -11,7 +11,7 @@
 #include "ofi_inner.h"
 
 enum {
-	QUEUE_ALL = 65536, /* entries of all peers, 32 bytes each */
+	QUEUE_ALL = 65536, /* entries of all peers, 88 bytes each */
 	QUEUE_MOST = 1024, /* of a peer */
 	QUEUE_LEAST = 64,
 	OPS_MOST = 4096,

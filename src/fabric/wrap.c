@@ -10,6 +10,13 @@ static struct ferry_fabric *inner_of(const struct ferry_fabric *fabric)
 	return ((const struct ferry_wrap *)fabric)->inner;
 }
 
+struct ferry_fabric *ferry_wrap_innermost(struct ferry_fabric *fabric)
+{
+	while (fabric->ops->probe == ferry_wrap_probe)
+		fabric = inner_of(fabric);
+	return fabric;
+}
+
 /* Wrappers are named, never chosen: only their inner fabric is probed. */
 int ferry_wrap_probe(const struct ferry_world *world,
                      char reason[FERRY_REASON_BYTES])

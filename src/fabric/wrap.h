@@ -26,6 +26,9 @@ static inline struct ferry_mem *ferry_wrap_inner(const struct ferry_mem *mem)
 	return ((const struct ferry_wrap_mem *)mem)->inner;
 }
 
+/* The fabric behind all of its wrappers for traces and faults. */
+struct ferry_fabric *ferry_wrap_innermost(struct ferry_fabric *fabric);
+
 int ferry_wrap_probe(const struct ferry_world *world,
                      char reason[FERRY_REASON_BYTES]);
 enum ferry_status ferry_wrap_open(struct ferry_world *world,
