@@ -14,7 +14,7 @@
 #include "plan_case.h"
 #include "ranks.h"
 
-enum { N_PLANS = 40, ODD_PLAN = 17 };
+enum { N_PLANS = RANKS_STEPS(40), ODD_PLAN = 7 };
 
 /* What a rank says of one plan. */
 struct word {

@@ -20,7 +20,7 @@
 #include "core/placement_inner.h"
 #include "experts_lab.h"
 
-enum { STEPS = 24, IN_PER_PLAN = 3 };
+enum { STEPS = RANKS_STEPS(24), IN_PER_PLAN = 3 };
 
 static uint64_t seed;
 

@@ -21,7 +21,7 @@
 #include "runs.h"
 
 enum {
-	ROUNDS = 60,
+	ROUNDS = RANKS_STEPS(60),
 	DEATH_MS = 2000, /* a death is noticed within it */
 	SHORT_MS = 400,
 	MOST_BYTES = 20000,

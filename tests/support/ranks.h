@@ -58,6 +58,13 @@ static inline bool ranks_worth(enum ranks_kind kind)
 #endif
 }
 
+/* Steps of a random test: fewer where each takes ten times as long. */
+#ifdef __SANITIZE_THREAD__
+#define RANKS_STEPS(n) ((n) / 3)
+#else
+#define RANKS_STEPS(n) (n)
+#endif
+
 /* How to run. Zero means default. */
 struct ranks {
 	enum ranks_kind kind;
