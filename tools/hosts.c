@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "alloc.h"
+#include "hosts_report.h"
 #include "opt.h"
 
 bool hosts_launched(void)
@@ -121,6 +122,22 @@ static void hosts_free(struct hosts *h)
 	free(h->all_modes);
 }
 
+/* Rank 0 says it; the exit status is the same on all ranks. */
+static int report(const struct hosts *h, const struct hosts_options *o)
+{
+	struct hosts_judged judged;
+	bool good;
+
+	hosts_judge(h, o->strict, &judged);
+	good = !judged.bad;
+	if (h->me->rank == 0 && o->json)
+		good &= hosts_print_json(&judged);
+	else if (h->me->rank == 0)
+		hosts_print(&judged);
+	hosts_judged_free(&judged);
+	return good ? EXIT_GOOD : EXIT_FAILED;
+}
+
 static int check(struct hosts *h, const struct hosts_options *o)
 {
 	const size_t n = (size_t)h->n_ranks;
@@ -139,7 +156,7 @@ static int check(struct hosts *h, const struct hosts_options *o)
 	if (hosts_try_pairs(h) && no_pair_failed(h))
 		hosts_try_channels(h);
 	gather(h);
-	return hosts_report(h, o);
+	return report(h, o);
 }
 
 static int check_world(const struct crew_member *me, struct ferry_world *world,

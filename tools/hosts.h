@@ -79,9 +79,6 @@ bool hosts_try_pairs(struct hosts *h);
 /* Dispatch and combine in every mode. False: the job ends. */
 bool hosts_try_channels(struct hosts *h);
 
-/* Prints, on rank 0, and judges: an exit status, the same on all ranks. */
-int hosts_report(const struct hosts *h, const struct hosts_options *o);
-
 /* Body of a crew on this host; options: struct hosts_options. */
 int hosts_body(const struct crew_member *me, void *options);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/text.h"
 #include "fabric/world.h"
 #include "hosts.h"
 
@@ -23,17 +24,10 @@ static void add_text(char *list, size_t bytes, const char *text)
 }
 
 /* The first line of a file of /sys; "" where there is none. */
-static void read_line(const char *path, char *line, int bytes)
+static void read_line(const char *path, char *line, size_t bytes)
 {
-	FILE *f = fopen(path, "re");
-
-	line[0] = '\0';
-	if (!f)
-		return;
-	if (!fgets(line, bytes, f))
-		line[0] = '\0';
+	ferry_text_read(path, line, bytes);
 	line[strcspn(line, "\n")] = '\0';
-	fclose(f);
 }
 
 static void add_interface(const struct ifaddrs *a, char *nics)

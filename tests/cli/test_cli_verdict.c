@@ -4,13 +4,11 @@
 #include <string.h>
 
 #include "cli_cmocka.h"
-#include "hosts.h"
+#include "hosts_judge.h"
 
 enum { RANKS = 4 };
 
 struct findings {
-	struct crew crew;
-	struct crew_member me;
 	struct hosts hosts;
 	struct hosts_fact facts[RANKS];
 	struct hosts_pair all[RANKS * RANKS];
@@ -22,13 +20,11 @@ static struct hosts_pair *way(struct findings *f, int a, int b)
 	return &f->all[a * RANKS + b];
 }
 
-/* Two hosts of two ranks, all well. Rank 1: nobody prints. */
+/* Two hosts of two ranks, all well. */
 static void make(struct findings *f)
 {
 	memset(f, 0, sizeof(*f));
-	f->me = (struct crew_member){1, &f->crew};
-	f->hosts = (struct hosts){.me = &f->me,
-	                          .n_ranks = RANKS,
+	f->hosts = (struct hosts){.n_ranks = RANKS,
 	                          .whole = true,
 	                          .facts = f->facts,
 	                          .all = f->all,
@@ -47,11 +43,41 @@ static void make(struct findings *f)
 	}
 }
 
-static int judge(const struct findings *f, bool strict)
+static bool is_bad(const struct findings *f, bool strict)
 {
-	const struct hosts_options o = {.strict = strict};
+	struct hosts_judged judged;
+	bool bad;
 
-	return hosts_report(&f->hosts, &o);
+	hosts_judge(&f->hosts, strict, &judged);
+	bad = judged.bad;
+	hosts_judged_free(&judged);
+	return bad;
+}
+
+static void test_what_is_counted(void **state)
+{
+	struct hosts_judged judged;
+	struct findings f;
+
+	(void)state;
+	make(&f);
+	way(&f, 3, 0)->link.bytes_per_s = 0.4e9;
+	way(&f, 2, 3)->link.wrong = 7;
+	way(&f, 1, 0)->state = HOSTS_FAILED;
+	snprintf(way(&f, 1, 0)->text, HOSTS_TEXT_BYTES, "it has gone");
+	hosts_judge(&f.hosts, false, &judged);
+	assert_int_equal(judged.n_hosts, 2);
+	assert_false(hosts_between(&judged, 0, 1));
+	assert_true(hosts_between(&judged, 1, 2));
+	assert_int_equal(judged.of[1].n, 4);
+	assert_int_equal(judged.count[PAIR_OK], 3);
+	assert_int_equal(hosts_verdict_of(&judged, 0, 3), PAIR_SLOW);
+	assert_int_equal(hosts_verdict_of(&judged, 2, 3), PAIR_WRONG);
+	assert_int_equal(hosts_verdict_of(&judged, 0, 1), PAIR_FAILED);
+	assert_string_equal(hosts_text_of(&f.hosts, 0, 1), "it has gone");
+	assert_string_equal(hosts_text_of(&f.hosts, 2, 3), "");
+	assert_int_equal(judged.wrong, 7);
+	hosts_judged_free(&judged);
 }
 
 static void test_good_and_slow(void **state)
@@ -60,21 +86,21 @@ static void test_good_and_slow(void **state)
 
 	(void)state;
 	make(&f);
-	assert_int_equal(judge(&f, false), 0);
-	assert_int_equal(judge(&f, true), 0);
+	assert_false(is_bad(&f, false));
+	assert_false(is_bad(&f, true));
 	/* Ten times slower than inside is what the network is; half is not. */
 	way(&f, 3, 0)->link.bytes_per_s = 0.6e9;
-	assert_int_equal(judge(&f, true), 0);
+	assert_false(is_bad(&f, true));
 	way(&f, 3, 0)->link.bytes_per_s = 0.4e9;
-	assert_int_equal(judge(&f, true), 1);
-	assert_int_equal(judge(&f, false), 0);
+	assert_true(is_bad(&f, true));
+	assert_false(is_bad(&f, false));
 	make(&f);
 	way(&f, 0, 2)->link.flag_p50_us = 300;
-	assert_int_equal(judge(&f, true), 1);
+	assert_true(is_bad(&f, true));
 	/* Of two pairs inside of hosts none is the rule. */
 	make(&f);
 	way(&f, 0, 1)->link.bytes_per_s = 1e9;
-	assert_int_equal(judge(&f, true), 0);
+	assert_false(is_bad(&f, true));
 }
 
 static void test_bad(void **state)
@@ -113,19 +139,20 @@ static void test_bad(void **state)
 			snprintf(f.hosts.broken, 16, "a rank was lost");
 			break;
 		}
-		if (judge(&f, false) != 1)
+		if (!is_bad(&f, false))
 			fail_msg("case %d was good", what);
 	}
 	/* No mode at all: nothing was dispatched. */
 	make(&f);
 	for (int r = 0; r < RANKS; r++)
 		f.modes[r * HOSTS_MODES].state = HOSTS_UNTESTED;
-	assert_int_equal(judge(&f, false), 1);
+	assert_true(is_bad(&f, false));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_what_is_counted),
 		cmocka_unit_test(test_good_and_slow),
 		cmocka_unit_test(test_bad),
 	};
