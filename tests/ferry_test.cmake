@@ -1,4 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
+# ferry_run(NAME PROGRAM ARGS... [LABELS l...] [TIMEOUT s]): a run of a program
+# as a test.
+function(ferry_run name program)
+  cmake_parse_arguments(arg "" "TIMEOUT" "LABELS" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  if(NOT arg_LABELS)
+    set(arg_LABELS cpu)
+  endif()
+  add_test(NAME ${name} COMMAND ${program} ${arg_UNPARSED_ARGUMENTS})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT}
+    SKIP_RETURN_CODE 77 LABELS "${arg_LABELS}")
+endfunction()
+
 # ferry_test(NAME SOURCES... [LABELS l...] [TIMEOUT s] [ARGS a...]): one test
 # program.
 function(ferry_test name)
@@ -19,9 +34,8 @@ function(ferry_test name)
     ferry_gpu_test(${name} ${name})
     return()
   endif()
-  add_test(NAME ${name} COMMAND ${name} ${arg_ARGS})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT}
-    SKIP_RETURN_CODE 77 LABELS "${arg_LABELS}")
+  ferry_run(${name} ${name} ${arg_ARGS} LABELS ${arg_LABELS}
+    TIMEOUT ${arg_TIMEOUT})
 endfunction()
 
 # On GPUs, by the path of rows; split calls on two streams in turn, or fused
