@@ -105,14 +105,18 @@ static void close_ofi(struct ferry_fabric *fabric)
 }
 
 /*
- * All ranks under one kernel, and nothing says that they live apart there? All
- * must answer alike, or one listens where others do not look.
+ * All ranks under one kernel, and nothing says that they live apart there?
+ * Hosts that are pretended do not say so. All answer alike, or one would
+ * listen where others do not look.
  */
 static bool is_nearby(const struct ferry_world *world)
 {
-	return (world->n_nodes == 1 || world->ctx.opt.ranks_per_host > 0) &&
-	       ferry_place_machine_ranks(world->places, world->n_ranks, 0) ==
-	               world->n_ranks;
+	bool nearby = true;
+
+	for (int32_t r = 1; r < world->n_ranks; r++)
+		nearby &= world->places[r].named_id ==
+		          world->places[0].named_id;
+	return nearby;
 }
 
 static enum ferry_status open_library(struct ofi_fabric *f)

@@ -92,6 +92,7 @@ void ferry_place_read(struct ferry_place *place)
 	memset(place, 0, sizeof(*place));
 	place->machine_id = machine_id();
 	place->host_id = place->machine_id;
+	place->named_id = place->machine_id;
 	place->pid = getpid();
 	if (!stat("/proc/self/ns/pid", &ns))
 		place->pid_ns = hash_u64(ns.st_dev, ns.st_ino);
@@ -117,7 +118,8 @@ enum ferry_status ferry_place_set_host(struct ferry_ctx *ctx, int32_t rank,
 		                  "allowed are 0..",
 		                  (long long)per_host);
 	if (ctx->opt.host[0])
-		place->host_id = hash_text(place->machine_id, ctx->opt.host);
+		place->named_id = hash_text(place->machine_id, ctx->opt.host);
+	place->host_id = place->named_id;
 	if (per_host)
 		place->host_id = hash_u64(hash_u64(place->host_id, 5),
 		                          (uint64_t)(rank / per_host));

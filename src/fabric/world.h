@@ -15,6 +15,7 @@ struct ferry_place {
 	uint64_t machine_id; /* equal for ranks under one kernel (boot id) */
 	uint64_t host_id;    /* of one host: a machine, or the part of one
 	                      * that FERRY_HOST or _RANKS_PER_HOST makes it */
+	uint64_t named_id;   /* the same by FERRY_HOST alone */
 	uint64_t process_id; /* random per process: equal for threads of one */
 	uint64_t pid_ns;     /* pid namespace; 0: its /proc/PID is closed */
 	int32_t pid;
