@@ -109,8 +109,8 @@ static struct drive_step step_of(const struct rank *rank, uint64_t seed)
 static void thousand_body(struct rank *rank)
 {
 	const struct ferry_moe_config config = small();
-	/* Memory of GPUs is slower to map. */
-	const int n = run_on_gpus() ? 300 : 1000;
+	/* Memory of GPUs is slower to map, and a network has to connect. */
+	const int n = run_on_gpus() ? 300 : run_args.hosts ? 200 : 1000;
 	struct footprint before = {0};
 
 	for (int i = 0; i < n; i++) {

@@ -188,8 +188,9 @@ static void run(enum fault fault, int n_cases)
 		fflush(stdout);
 		if (fault == DIE)
 			how.killed = RANKS_BIT(p.culprit);
-		if (fault == STALL)
-			how.timeout_ms = STALL_TIMEOUT_MS;
+		if (fault == STALL) /* between hosts news are slower */
+			how.timeout_ms =
+				STALL_TIMEOUT_MS * (run_args.hosts ? 4 : 1);
 		how.arg = &p;
 		how.shared_bytes = BROKEN_SHARED + sizeof(uint32_t);
 		how.shared = &shared;
