@@ -205,11 +205,12 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric,
                                     struct ferry_mem **mem,
                                     uint8_t handle[FERRY_HANDLE_BYTES])
 {
+	struct ferry_mem *made;
 	enum ferry_status status;
 
-	FERRY_TRY(ferry_wrap_mem_create(fabric, control_bytes, data_bytes, mem,
-	                                handle));
-	struct ofi_mem *m = ofi_mem(*mem);
+	FERRY_TRY(ferry_wrap_mem_create(fabric, control_bytes, data_bytes,
+	                                &made, handle));
+	struct ofi_mem *m = ofi_mem(made);
 
 	m->cq_fd = -1;
 	m->bell_fd = -1;
@@ -218,9 +219,12 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric,
 	status = ferry_ofi_queue_open(m);
 	if (status == FERRY_OK)
 		status = ferry_ofi_endpoint_open(m, handle);
-	if (status != FERRY_OK)
-		mem_destroy(*mem);
-	return status;
+	if (status != FERRY_OK) {
+		mem_destroy(made);
+		return status;
+	}
+	*mem = made;
+	return FERRY_OK;
 }
 
 static enum ferry_status mem_attach(struct ferry_mem *mem,

@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What is of fabric ofi alone: refusals with their reasons, signals left as
- * they were, and more arrivals than any queue has room for while the receiver
- * computes.
+ * they were, more arrivals than any queue has room for while the receiver
+ * computes, and open files that run out half way through an open.
  */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "conformance.h"
 
-enum { N_SIGNALS = 65, ARRIVALS = 28672 };
+enum { N_SIGNALS = 65, ARRIVALS = 28672, ENOUGH_FILES = 64 };
 
 static void refused(const char *options, const char *text)
 {
@@ -91,11 +94,55 @@ static void test_many_arrive(void **state)
 	          many_arrive);
 }
 
+/* The number that the next file gets: as many are open, or more. */
+static int next_file(void)
+{
+	const int fd = dup(STDOUT_FILENO);
+
+	assert_true(fd >= 0);
+	close(fd);
+	return fd;
+}
+
+/* Whatever an open lacks, it says so, gives back the rest, and works later. */
+static void test_no_files_left(void **state)
+{
+	struct ferry_world_config config = FERRY_WORLD_CONFIG_INIT;
+	struct ferry_world *world = NULL;
+	struct ferry_segment *s = NULL;
+	enum ferry_status status = FERRY_SYS;
+	struct rlimit all;
+	int n = 0;
+
+	(void)state;
+	config.options = "FABRIC=ofi";
+	assert_int_equal(ferry_world_open(&config, &world), FERRY_OK);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &all), 0);
+	const int first = next_file();
+
+	for (; status != FERRY_OK && n < ENOUGH_FILES; n++) {
+		const struct rlimit few = {(rlim_t)(first + n), all.rlim_max};
+
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+		status = ferry_segment_open(world, 4096, 1, &s);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &all), 0);
+		if (status != FERRY_OK)
+			assert_non_null(strstr(ferry_last_error(), "ofi: "));
+		assert_true(status == FERRY_OK || next_file() == first);
+	}
+	assert_int_equal(status, FERRY_OK);
+	printf("# %d files are enough\n", n - 1);
+	ferry_segment_close(s);
+	assert_int_equal(next_file(), first);
+	ferry_world_close(world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_signals_are_left_alone),
 		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_no_files_left),
 		cmocka_unit_test(test_many_arrive),
 	};
 
