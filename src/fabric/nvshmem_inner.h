@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of fabric nvshmem: its state and its heap. See fab_nvshmem.c. */
+/* Inside of fabric nvshmem: its state, its memory, its heap. */
 #ifndef FERRY_NVSHMEM_INNER_H
 #define FERRY_NVSHMEM_INNER_H
 
@@ -48,5 +48,21 @@ enum ferry_status ferry_nvshmem_take(struct ferry_nvshmem_fabric *f,
 
 /* Local: the block is freed some day. */
 void ferry_nvshmem_give(struct ferry_nvshmem_fabric *f, int32_t block);
+
+/* nvshmem_mem.c: slots of the table. */
+enum ferry_status ferry_nvshmem_mem_create(struct ferry_fabric *fabric,
+                                           size_t control_bytes,
+                                           size_t data_bytes,
+                                           struct ferry_mem **mem,
+                                           uint8_t handle[FERRY_HANDLE_BYTES]);
+enum ferry_status ferry_nvshmem_mem_attach(struct ferry_mem *mem,
+                                           const uint8_t *handles);
+void ferry_nvshmem_mem_destroy(struct ferry_mem *mem);
+uint32_t ferry_nvshmem_caps(const struct ferry_mem *mem, int32_t peer);
+void *ferry_nvshmem_data(const struct ferry_mem *mem, int32_t peer);
+enum ferry_status ferry_nvshmem_put(struct ferry_mem *mem, int32_t peer,
+                                    size_t offset, const void *source,
+                                    size_t bytes, uint32_t signal);
+bool ferry_nvshmem_flushed(struct ferry_mem *mem);
 
 #endif
