@@ -3,33 +3,27 @@
  * See bench_raw.h. A step is a dispatch and a combine: every rank puts its
  * table and its rows for each peer, waits for what peers put, and until its
  * own rows have been read. Rows lie behind each other where they come from, as
- * in a channel's stage, and go to where a channel's window has them: row
- * [source][token] of dispatch, back[token][j] of combine. Signal p * n_ranks +
- * r is raised by rank r in phase p. No rank is more than a step ahead: it waits
- * for what the others put.
+ * in a channel's stage. Signal p * n_ranks + r is raised by rank r in phase p.
+ * No rank is more than a step ahead: it waits for what the others put.
  */
 #include "bench_raw.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include <ferry/fabric.h>
 
 #include "alloc.h"
-#include "core/bits.h"
 #include "core/clock.h"
 #include "fabric/segment.h"
 #include "opt.h"
-#include "proto/table.h"
-
-enum { N_PHASES = BENCH_PAIR, SCALE_ALIGN = 16 };
+#include "raw_rows.h"
 
 const char bench_raw_impl[] = "raw";
 
 /* What one rank leaves behind, beside its samples. */
 struct raw_tally {
-	uint64_t wire_bytes[N_PHASES]; /* of a step */
-	int64_t wrong[N_PHASES];
+	uint64_t wire_bytes[RAW_PHASES]; /* of a step */
+	int64_t wrong[RAW_PHASES];
 };
 
 struct raw_work {
@@ -44,160 +38,12 @@ struct raw_rank {
 	const struct bench_case *c;
 	struct ferry_segment *segment;
 	uint8_t *base;
-	size_t table_bytes, row_bytes[N_PHASES];
-	size_t room[N_PHASES]; /* of one source's rows; of all that come back */
-	size_t stage;          /* where own rows are */
-	int32_t *ids;          /* [n_ranks][tokens][topk] */
-	size_t *to[N_PHASES];  /* [n_ranks][most rows] where own rows go */
-	int64_t most;
-	int64_t *n_rows[N_PHASES]; /* [source][destination] */
+	struct raw_rows rows;
+	size_t stage; /* where own rows are */
 	size_t max_put;
-	uint64_t *seen;                /* [N_PHASES][n_ranks] */
+	uint64_t *seen;                /* [RAW_PHASES][n_ranks] */
 	struct ferry_wait_item *items; /* [n_ranks] */
 };
-
-static int64_t *rows_of(const struct raw_rank *r, int phase, int32_t source,
-                        int32_t destination)
-{
-	return &r->n_rows[phase][source * r->c->n_ranks + destination];
-}
-
-static const int32_t *ids_of(const struct raw_rank *r, int32_t rank,
-                             int32_t token)
-{
-	return r->ids + ((size_t)rank * (size_t)r->c->tokens + (size_t)token) *
-	                        (size_t)r->c->topk;
-}
-
-static bool serves(const struct raw_rank *r, const int32_t *ids, int32_t rank)
-{
-	for (int32_t k = 0; k < r->c->topk; k++)
-		if (ids[k] >= 0 && bench_owner(r->c, ids[k]) == rank)
-			return true;
-	return false;
-}
-
-/* Rank `rank` among those that serve a token, without the token's own. */
-static int32_t ordinal(const struct raw_rank *r, const int32_t *ids,
-                       int32_t rank, int32_t own)
-{
-	int32_t n = 0;
-
-	for (int32_t s = 0; s < rank; s++)
-		n += s != own && serves(r, ids, s);
-	return n;
-}
-
-/* Rows that may come back for a token. */
-static int32_t back_rows(const struct bench_case *c)
-{
-	return c->combine == FERRY_EXACT || c->topk < c->n_ranks
-	               ? c->topk
-	               : c->n_ranks - 1;
-}
-
-/* One token's rows of a rank's dispatch or, from there back, of combine. */
-static int64_t list_token(const struct raw_rank *r, int phase, int32_t owner,
-                          int32_t expert_rank, int32_t token, size_t *to)
-{
-	const struct bench_case *c = r->c;
-	const int32_t *ids = ids_of(r, owner, token);
-	const size_t row = r->row_bytes[phase];
-	const size_t first = (size_t)token * (size_t)back_rows(c);
-	int64_t n = 0;
-
-	if (!serves(r, ids, expert_rank))
-		return 0;
-	if (phase == BENCH_DISPATCH) {
-		to[n++] = (size_t)owner * r->room[BENCH_DISPATCH] +
-		          r->table_bytes + (size_t)token * row;
-		return n;
-	}
-	if (c->combine != FERRY_EXACT) {
-		to[n++] =
-			(first + (size_t)ordinal(r, ids, expert_rank, owner)) *
-			row;
-		return n;
-	}
-	for (int32_t k = 0; k < c->topk; k++)
-		if (ids[k] >= 0 && bench_owner(c, ids[k]) == expert_rank)
-			to[n++] = (first + (size_t)k) * row;
-	return n;
-}
-
-/* Where the rows from source to destination go, in their order; how many. */
-static int64_t list_rows(const struct raw_rank *r, int phase, int32_t source,
-                         int32_t destination, size_t *to)
-{
-	const bool there = phase == BENCH_DISPATCH;
-	const int32_t owner = there ? source : destination;
-	int64_t n = 0;
-
-	for (int32_t t = 0; t < bench_tokens(r->c, owner); t++) {
-		size_t some[64]; /* topk at most */
-		const int64_t m = list_token(
-			r, phase, owner, there ? destination : source, t, some);
-
-		for (int64_t i = 0; to && i < m; i++)
-			to[n + i] = some[i];
-		n += m;
-	}
-	return n;
-}
-
-static void make_routing(struct raw_rank *r)
-{
-	const struct bench_case *c = r->c;
-	const size_t n = (size_t)c->tokens * (size_t)c->topk;
-	float *weights = alloc_or_exit(n, sizeof(*weights));
-
-	r->ids = alloc_or_exit((size_t)c->n_ranks * n, sizeof(*r->ids));
-	for (int32_t a = 0; a < c->n_ranks; a++)
-		bench_make_routing(c, a, BENCH_TIMED_STEP,
-		                   r->ids + (size_t)a * n, weights);
-	free(weights);
-}
-
-static void list_all(struct raw_rank *r)
-{
-	const int32_t n = r->c->n_ranks;
-
-	for (int p = 0; p < N_PHASES; p++)
-		for (int32_t i = 0; i < n * n; i++) {
-			if (i / n != i % n)
-				r->n_rows[p][i] =
-					list_rows(r, p, i / n, i % n, NULL);
-			if (r->n_rows[p][i] > r->most)
-				r->most = r->n_rows[p][i];
-		}
-	for (int p = 0; p < N_PHASES; p++) {
-		r->to[p] = alloc_or_exit((size_t)n * (size_t)r->most,
-		                         sizeof(*r->to[p]));
-		for (int32_t peer = 0; peer < n; peer++)
-			if (peer != r->me->rank)
-				list_rows(r, p, r->me->rank, peer,
-				          r->to[p] + (size_t)peer *
-				                             (size_t)r->most);
-	}
-}
-
-static void size_up(struct raw_rank *r)
-{
-	const struct bench_case *c = r->c;
-	const size_t scales = (size_t)bench_scales(c) * sizeof(float);
-	const size_t row = bench_row_bytes(c);
-	const size_t tokens = (size_t)c->tokens;
-
-	r->row_bytes[BENCH_DISPATCH] =
-		scales ? round_up(row, SCALE_ALIGN) + scales : row;
-	r->row_bytes[BENCH_COMBINE] = (size_t)c->hidden * 2;
-	r->table_bytes = ferry_table_bytes(c->tokens, c->topk,
-	                                   c->combine != FERRY_EXACT);
-	r->room[BENCH_DISPATCH] = round_up(
-		r->table_bytes + tokens * r->row_bytes[BENCH_DISPATCH], 4096);
-	r->room[BENCH_COMBINE] =
-		tokens * (size_t)back_rows(c) * r->row_bytes[BENCH_COMBINE];
-}
 
 static uint8_t pattern(int32_t from, size_t i)
 {
@@ -213,24 +59,22 @@ static bool raw_open(struct raw_rank *r, const struct crew_member *me,
 	*r = (struct raw_rank){
 		.me = me,
 		.c = c,
-		.seen = alloc_or_exit(N_PHASES * n, sizeof(*r->seen)),
+		.seen = alloc_or_exit(RAW_PHASES * n, sizeof(*r->seen)),
 		.items = alloc_or_exit(n, sizeof(*r->items)),
 	};
-	for (int p = 0; p < N_PHASES; p++)
-		r->n_rows[p] = alloc_or_exit(n * n, sizeof(*r->n_rows[p]));
-	size_up(r);
-	make_routing(r);
-	list_all(r);
-	const size_t row =
-		r->row_bytes[BENCH_DISPATCH] > r->row_bytes[BENCH_COMBINE]
-			? r->row_bytes[BENCH_DISPATCH]
-			: r->row_bytes[BENCH_COMBINE];
-	const size_t stage_bytes = r->table_bytes + (size_t)r->most * row;
+	raw_rows_make(&r->rows, c, me->rank);
+	const size_t row = r->rows.row_bytes[BENCH_DISPATCH] >
+	                                   r->rows.row_bytes[BENCH_COMBINE]
+	                           ? r->rows.row_bytes[BENCH_DISPATCH]
+	                           : r->rows.row_bytes[BENCH_COMBINE];
+	const size_t stage_bytes =
+		r->rows.table_bytes + (size_t)r->rows.most * row;
 
-	r->stage = n * r->room[BENCH_DISPATCH] + r->room[BENCH_COMBINE];
+	r->stage =
+		n * r->rows.room[BENCH_DISPATCH] + r->rows.room[BENCH_COMBINE];
 	if (!crew_good(me,
 	               ferry_segment_open(world, r->stage + stage_bytes,
-	                                  (uint32_t)(N_PHASES * n),
+	                                  (uint32_t)(RAW_PHASES * n),
 	                                  &r->segment),
 	               "opening a segment"))
 		return false;
@@ -246,11 +90,7 @@ static void raw_close(struct raw_rank *r)
 	ferry_segment_close(r->segment);
 	free(r->seen);
 	free(r->items);
-	free(r->ids);
-	for (int p = 0; p < N_PHASES; p++) {
-		free(r->n_rows[p]);
-		free(r->to[p]);
-	}
+	raw_rows_free(&r->rows);
 }
 
 static uint64_t pieces_of(const struct raw_rank *r, size_t bytes)
@@ -263,7 +103,7 @@ static size_t phase_at(const struct raw_rank *r, int phase)
 {
 	return phase == BENCH_DISPATCH
 	               ? 0
-	               : (size_t)r->c->n_ranks * r->room[BENCH_DISPATCH];
+	               : (size_t)r->c->n_ranks * r->rows.room[BENCH_DISPATCH];
 }
 
 /* `bytes` from `from` of the stage, one row or table, in pieces. */
@@ -286,17 +126,19 @@ static enum ferry_status put_row(struct raw_rank *r, int phase, int32_t peer,
 
 static enum ferry_status put_peer(struct raw_rank *r, int phase, int32_t peer)
 {
-	const int64_t n = *rows_of(r, phase, r->me->rank, peer);
-	const size_t *to = r->to[phase] + (size_t)peer * (size_t)r->most;
-	const size_t row = r->row_bytes[phase];
+	const int64_t n = raw_rows_n(&r->rows, phase, r->me->rank, peer);
+	const size_t *to =
+		r->rows.to[phase] + (size_t)peer * (size_t)r->rows.most;
+	const size_t row = r->rows.row_bytes[phase];
 
 	if (phase == BENCH_DISPATCH)
 		FERRY_TRY(put_row(r, phase, peer,
-		                  (size_t)r->me->rank * r->room[BENCH_DISPATCH],
-		                  0, r->table_bytes));
+		                  (size_t)r->me->rank *
+		                          r->rows.room[BENCH_DISPATCH],
+		                  0, r->rows.table_bytes));
 	for (int64_t i = 0; i < n; i++)
 		FERRY_TRY(put_row(r, phase, peer, to[i],
-		                  r->table_bytes + (size_t)i * row, row));
+		                  r->rows.table_bytes + (size_t)i * row, row));
 	return FERRY_OK;
 }
 
@@ -307,14 +149,14 @@ static enum ferry_status await_all(struct raw_rank *r, int phase)
 
 	for (int32_t source = 0; source < r->c->n_ranks; source++) {
 		const int32_t i = phase * r->c->n_ranks + source;
-		uint64_t puts =
-			(uint64_t)*rows_of(r, phase, source, r->me->rank) *
-			pieces_of(r, r->row_bytes[phase]);
+		uint64_t puts = (uint64_t)raw_rows_n(&r->rows, phase, source,
+		                                     r->me->rank) *
+		                pieces_of(r, r->rows.row_bytes[phase]);
 
 		if (source == r->me->rank)
 			continue;
 		if (phase == BENCH_DISPATCH)
-			puts += pieces_of(r, r->table_bytes);
+			puts += pieces_of(r, r->rows.table_bytes);
 		r->seen[i] += puts;
 		r->items[n++] = (struct ferry_wait_item){
 			.signal = (uint32_t)i,
@@ -357,13 +199,14 @@ static bool step(struct raw_rank *r, uint64_t ns[BENCH_N_PHASES])
 static int64_t wrong_rows(const struct raw_rank *r, int phase, int32_t source,
                           size_t *to)
 {
-	const int64_t n = list_rows(r, phase, source, r->me->rank, to);
-	const size_t row = r->row_bytes[phase];
+	const int64_t n =
+		raw_rows_list(&r->rows, phase, source, r->me->rank, to);
+	const size_t row = r->rows.row_bytes[phase];
 	int64_t wrong = 0;
 
 	for (int64_t k = 0; k < n; k++) {
 		const uint8_t *got = r->base + phase_at(r, phase) + to[k];
-		const size_t from = r->table_bytes + (size_t)k * row;
+		const size_t from = r->rows.table_bytes + (size_t)k * row;
 
 		for (size_t i = 0; i < row; i++)
 			wrong += got[i] != pattern(source, from + i);
@@ -373,10 +216,10 @@ static int64_t wrong_rows(const struct raw_rank *r, int phase, int32_t source,
 
 static void count_wrong(const struct raw_rank *r, struct raw_tally *tally)
 {
-	size_t *to = alloc_or_exit((size_t)r->most, sizeof(*to));
+	size_t *to = alloc_or_exit((size_t)r->rows.most, sizeof(*to));
 
 	for (int32_t source = 0; source < r->c->n_ranks; source++)
-		for (int p = 0; source != r->me->rank && p < N_PHASES; p++)
+		for (int p = 0; source != r->me->rank && p < RAW_PHASES; p++)
 			tally->wrong[p] += wrong_rows(r, p, source, to);
 	free(to);
 }
@@ -385,13 +228,14 @@ static void count_wrong(const struct raw_rank *r, struct raw_tally *tally)
 static void count_bytes(const struct raw_rank *r, struct raw_tally *tally)
 {
 	const size_t scales = (size_t)bench_scales(r->c) * sizeof(float);
-	const size_t bytes[N_PHASES] = {bench_row_bytes(r->c) + scales,
-	                                r->row_bytes[BENCH_COMBINE]};
+	const size_t bytes[RAW_PHASES] = {bench_row_bytes(r->c) + scales,
+	                                  r->rows.row_bytes[BENCH_COMBINE]};
 
 	for (int32_t peer = 0; peer < r->c->n_ranks; peer++)
-		for (int p = 0; p < N_PHASES; p++)
+		for (int p = 0; p < RAW_PHASES; p++)
 			tally->wire_bytes[p] +=
-				(size_t)*rows_of(r, p, r->me->rank, peer) *
+				(size_t)raw_rows_n(&r->rows, p, r->me->rank,
+			                           peer) *
 				bytes[p];
 }
 
@@ -441,7 +285,7 @@ static void add_tallies(struct bench_result *result,
 {
 	struct bench_figure *const pair = &result->phase[BENCH_PAIR];
 
-	for (int p = 0; p < N_PHASES; p++) {
+	for (int p = 0; p < RAW_PHASES; p++) {
 		struct bench_figure *figure = &result->phase[p];
 
 		for (int32_t r = 0; r < n_ranks; r++) {
