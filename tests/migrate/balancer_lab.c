@@ -10,11 +10,6 @@
 
 uint64_t bal_seed;
 
-static float small_float(uint64_t *rng)
-{
-	return (float)((int64_t)rng_next(rng) >> 32) * 0x1p-31f;
-}
-
 /* What an expert does to a number: by its first and its last weight. */
 static float weigh(unsigned char first, unsigned char last, float x)
 {
@@ -88,9 +83,9 @@ void bal_batch(struct bal *bal, int32_t turn, struct bal_batch *batch)
 
 	make_ids(bal->rank->rank, turn, batch->ids);
 	for (int i = 0; i < BAL_TOKENS * BAL_HIDDEN; i++)
-		batch->x[i / BAL_HIDDEN][i % BAL_HIDDEN] = small_float(&rng);
+		batch->x[i / BAL_HIDDEN][i % BAL_HIDDEN] = lab_float(&rng);
 	for (int i = 0; i < BAL_TOKENS * BAL_TOPK; i++)
-		batch->weights[i / BAL_TOPK][i % BAL_TOPK] = small_float(&rng);
+		batch->weights[i / BAL_TOPK][i % BAL_TOPK] = lab_float(&rng);
 }
 
 /*
@@ -165,64 +160,38 @@ const struct ferry_placement *bal_commit(struct bal *bal, int32_t layer)
 
 void bal_dispatch(struct bal *bal, struct bal_batch *batch)
 {
-	struct ferry_dispatch_in in = FERRY_DISPATCH_IN_INIT;
-	struct ferry_dispatch_out out = FERRY_DISPATCH_OUT_INIT;
-	struct ferry_split_in split = FERRY_SPLIT_IN_INIT;
-	struct ferry_split_out found = FERRY_SPLIT_OUT_INIT;
-
-	in.topk_ids = batch->ids;
-	if (bal->task->split == FERRY_SPLIT_EXACT) {
-		split.n_tokens = BAL_TOKENS;
-		split.ids = batch->ids;
-		split.placement = batch->placement;
-		found.slots = batch->slots[0];
-		RANKS_OK(ferry_split(bal->splitter, batch->slot, &split,
-		                     &found));
-		in.topk_ids = batch->slots;
-		in.id_kind = FERRY_ID_SLOT;
-	}
-	in.n_tokens = BAL_TOKENS;
-	in.x = batch->x;
-	in.topk_weights = batch->weights[0];
-	in.placement = batch->placement;
-	out.rows = batch->rows;
-	out.row_expert_slot = batch->row_slot;
-	out.n_rows = &batch->n_rows;
-	RANKS_OK(ferry_dispatch(bal->moe, batch->slot, &in, &out, NULL));
+	lab_dispatch(&bal->channel, batch->flow, batch->ids[0],
+	             batch->weights[0], batch->x[0]);
 }
 
 void bal_send_back(struct bal *bal, int32_t layer, struct bal_batch *batch)
 {
 	const size_t last = bal->lab.shape.tensor_bytes[1] - 1;
-	struct ferry_combine_in in = FERRY_COMBINE_IN_INIT;
+	struct lab_flow *const flow = batch->flow;
 
-	for (int64_t r = 0; r < batch->n_rows; r++) {
+	for (int64_t r = 0; r < flow->n_rows; r++) {
 		const unsigned char *a = ferry_experts_tensor(
-			bal->lab.experts, layer, batch->placement,
-			batch->row_slot[r], 0);
+			bal->lab.experts, layer, flow->placement,
+			flow->row_slot[r], 0);
 		const unsigned char *b = ferry_experts_tensor(
-			bal->lab.experts, layer, batch->placement,
-			batch->row_slot[r], 1);
+			bal->lab.experts, layer, flow->placement,
+			flow->row_slot[r], 1);
 
 		RANKS_CHECK(a && b);
 		for (int i = 0; i < BAL_HIDDEN; i++) {
-			float *x = &batch->rows[r * BAL_HIDDEN + i];
+			float *x = &flow->rows[r * BAL_HIDDEN + i];
 
 			*x = weigh(a[0], b[last], *x);
 		}
 	}
-	in.y = batch->rows;
-	in.layout = FERRY_FROM_PACKED;
-	RANKS_OK(ferry_combine_send(bal->moe, batch->slot, &in, NULL));
+	lab_combine_send(&bal->channel, flow);
 }
 
 void bal_finish(struct bal *bal, int32_t layer, struct bal_batch *batch)
 {
-	struct ferry_combine_out out = FERRY_COMBINE_OUT_INIT;
 	float sum[BAL_TOKENS][BAL_HIDDEN];
 
-	out.out = sum;
-	RANKS_OK(ferry_combine_recv(bal->moe, batch->slot, &out, NULL));
+	lab_combine_recv(&bal->channel, batch->flow, sum[0]);
 	for (int t = 0; t < BAL_TOKENS; t++) {
 		float want[BAL_HIDDEN] = {0};
 
@@ -246,7 +215,7 @@ void bal_layer(struct bal *bal, int32_t layer, int32_t turn)
 	bal->n_wanted += wants;
 	if (wants || bal->task->always)
 		bal_predict(bal, layer, turn);
-	batch->placement = bal_commit(bal, layer);
+	batch->flow->placement = bal_commit(bal, layer);
 	bal_batch(bal, turn, batch);
 	bal_dispatch(bal, batch);
 	bal_observe(bal, layer, turn);
@@ -266,53 +235,9 @@ static void free_model(void *arg)
 	struct bal *m = arg;
 
 	ferry_balancer_close(m->balancer);
-	ferry_moe_close(m->moe);
-	ferry_splitter_close(m->splitter);
+	lab_channel_close(&m->channel);
 	lab_close(&m->lab);
-	for (int i = 0; i < 2; i++) {
-		free(m->batches[i].rows);
-		free(m->batches[i].row_slot);
-	}
 	free(m);
-}
-
-static void open_channel(struct bal *m)
-{
-	struct ferry_moe_config c = FERRY_MOE_CONFIG_INIT;
-	struct ferry_moe_need need = FERRY_MOE_NEED_INIT;
-	struct ferry_splitter_config s = FERRY_SPLITTER_CONFIG_INIT;
-	const struct ferry_placement *first = m->lab.first[0];
-	int32_t slots[RANKS_MAX];
-
-	for (int32_t r = 0; r < m->rank->n_ranks; r++)
-		slots[r] = ferry_placement_first_slot(first, r + 1) -
-		           ferry_placement_first_slot(first, r);
-	c.n_ranks = m->rank->n_ranks;
-	c.max_tokens = BAL_TOKENS;
-	c.hidden = BAL_HIDDEN;
-	c.topk = BAL_TOPK;
-	c.n_experts = BAL_EXPERTS;
-	c.expert_slots = slots;
-	c.n_slots = 2;
-	c.dtype = FERRY_FP32;
-	c.combine_dtype = FERRY_FP32;
-	c.layout = FERRY_EXPERT_PACKED;
-	RANKS_OK(ferry_moe_query(&c, &need));
-	RANKS_OK(ferry_moe_open(m->rank->world, &c, &m->moe));
-	s.max_tokens = BAL_TOKENS;
-	s.topk = BAL_TOPK;
-	s.max_experts = BAL_EXPERTS;
-	s.max_expert_slots = ferry_placement_n_slots(first);
-	s.n_slots = 2;
-	if (m->task->split == FERRY_SPLIT_EXACT)
-		RANKS_OK(ferry_splitter_open(m->rank->world, &s, &m->splitter));
-	for (int i = 0; i < 2; i++) {
-		m->batches[i].slot = i;
-		m->batches[i].rows =
-			calloc((size_t)need.recv_rows, need.row_bytes);
-		m->batches[i].row_slot =
-			calloc((size_t)need.recv_rows, sizeof(int32_t));
-	}
 }
 
 struct bal *bal_make(struct rank *rank)
@@ -337,7 +262,10 @@ struct bal *bal_make(struct rank *rank)
 	lab_make(&m->lab, rank, &shape);
 	RANKS_OK(lab_try(&m->lab));
 	lab_fill(&m->lab);
-	open_channel(m);
+	lab_channel_open(&m->channel, &m->lab, BAL_TOKENS, BAL_HIDDEN,
+	                 BAL_TOPK);
+	for (int i = 0; i < 2; i++)
+		m->batches[i].flow = &m->channel.flows[i];
 	return m;
 }
 

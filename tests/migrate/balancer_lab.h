@@ -9,9 +9,7 @@
 #ifndef BALANCER_LAB_H
 #define BALANCER_LAB_H
 
-#include <ferry/ferry.h>
-
-#include "experts_lab.h"
+#include "lab_channel.h"
 
 enum {
 	BAL_HIDDEN = 6,
@@ -45,23 +43,17 @@ struct bal_task {
 
 /* A batch of one rank, and its way through the channel. */
 struct bal_batch {
-	int32_t slot;
 	int32_t ids[BAL_TOKENS][BAL_TOPK];
-	int32_t slots[BAL_TOKENS][BAL_TOPK];
 	float weights[BAL_TOKENS][BAL_TOPK];
 	float x[BAL_TOKENS][BAL_HIDDEN];
-	const struct ferry_placement *placement;
-	float *rows;
-	int32_t *row_slot;
-	int64_t n_rows;
+	struct lab_flow *flow;
 };
 
 struct bal {
 	const struct bal_task *task;
 	struct rank *rank;
 	struct lab lab;
-	struct ferry_moe *moe;
-	struct ferry_splitter *splitter;
+	struct lab_channel channel;
 	struct ferry_balancer *balancer;
 	struct bal_batch batches[2];
 	uint64_t wrong; /* sum of |predicted - true| as the test knows it */
@@ -90,7 +82,7 @@ void bal_predict(struct bal *bal, int32_t layer, int32_t turn);
 void bal_observe(struct bal *bal, int32_t layer, int32_t turn);
 /* Commits and checks the weights of the placement that it gives. */
 const struct ferry_placement *bal_commit(struct bal *bal, int32_t layer);
-/* With the batch's placement. */
+/* With the placement of the batch's flow. */
 void bal_dispatch(struct bal *bal, struct bal_batch *batch);
 void bal_send_back(struct bal *bal, int32_t layer, struct bal_batch *batch);
 void bal_finish(struct bal *bal, int32_t layer, struct bal_batch *batch);

@@ -251,7 +251,7 @@ static void two_batches(struct rank *rank)
 	struct bal_batch *a = &m->batches[0], *b = &m->batches[1];
 	int32_t n_different = 0;
 
-	a->placement = bal_commit(m, 0);
+	a->flow->placement = bal_commit(m, 0);
 	for (int32_t turn = 0; turn < STEPS; turn++) {
 		struct ahead ahead = {m, 0, turn + 1, FERRY_INVAL};
 		pthread_t thread;
@@ -262,8 +262,8 @@ static void two_batches(struct rank *rank)
 		         0);
 		RANKS_EQ(pthread_join(thread, NULL), 0);
 		RANKS_OK(ahead.status);
-		b->placement = bal_commit(m, 0);
-		n_different += a->placement != b->placement;
+		b->flow->placement = bal_commit(m, 0);
+		n_different += a->flow->placement != b->flow->placement;
 		bal_batch(m, turn + 1, b);
 		bal_dispatch(m, b);
 		bal_send_back(m, 0, a);
@@ -271,7 +271,7 @@ static void two_batches(struct rank *rank)
 		bal_finish(m, 0, a);
 		bal_send_back(m, 0, b);
 		bal_finish(m, 0, b);
-		a->placement = b->placement;
+		a->flow->placement = b->flow->placement;
 	}
 	RANKS_CHECK(n_different > 0);
 }
@@ -294,7 +294,7 @@ static void run_ahead(struct rank *rank)
 		for (int32_t l = 0; l < BAL_LAYERS; l++)
 			bal_predict(m, l, turn);
 		for (int32_t l = 0; l < BAL_LAYERS; l++) {
-			m->batches[0].placement = bal_commit(m, l);
+			m->batches[0].flow->placement = bal_commit(m, l);
 			bal_batch(m, turn, &m->batches[0]);
 			bal_dispatch(m, &m->batches[0]);
 			bal_send_back(m, l, &m->batches[0]);
@@ -404,16 +404,16 @@ static void copy_waits(struct rank *rank)
 	struct bal_batch *a = &m->batches[0];
 	const struct ferry_placement *p = NULL;
 
-	a->placement = bal_commit(m, 0);
+	a->flow->placement = bal_commit(m, 0);
 	bal_batch(m, 0, a);
 	bal_dispatch(m, a);
-	predict_lopsided(m, a->placement);
+	predict_lopsided(m, a->flow->placement);
 	RANKS_STATUS(ferry_balancer_commit(m->balancer, 0, &p, NULL),
 	             FERRY_STATE);
 	RANKS_CHECK(p == NULL);
 	bal_send_back(m, 0, a);
 	bal_finish(m, 0, a);
-	a->placement = bal_commit(m, 0);
+	a->flow->placement = bal_commit(m, 0);
 	RANKS_CHECK(m->report.n_swaps + m->report.n_copies > 0);
 	bal_dispatch(m, a);
 	bal_send_back(m, 0, a);

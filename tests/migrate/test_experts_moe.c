@@ -17,10 +17,8 @@
 
 #include <cmocka.h>
 
-#include <ferry/ferry.h>
-
 #include "core/bits.h"
-#include "experts_lab.h"
+#include "lab_channel.h"
 
 enum {
 	HIDDEN = 12,
@@ -80,24 +78,18 @@ struct expert {
 
 /* A batch of one rank, and its way through the channel. */
 struct micro {
-	int32_t slot;
 	int32_t ids[TOKENS][TOPK];
-	int32_t slots[TOKENS][TOPK];
 	float weights[TOKENS][TOPK];
 	float x[TOKENS][HIDDEN];
 	float sum[TOKENS][HIDDEN];
-	const struct ferry_placement *placement;
-	float *rows;
-	int32_t *row_slot;
-	int64_t n_rows;
+	struct lab_flow *flow;
 };
 
 struct model {
 	const struct task *task;
 	struct rank *rank;
 	struct lab lab;
-	struct ferry_moe *moe;
-	struct ferry_splitter *splitter;
+	struct lab_channel channel;
 	struct ferry_planner *planner;
 	struct micro micros[2];
 	struct ferry_plan plan;
@@ -106,20 +98,15 @@ struct model {
 	int32_t slots[RANKS_MAX]; /* of each rank */
 };
 
-static float small_float(uint64_t *rng)
-{
-	return (float)((int64_t)rng_next(rng) >> 32) * 0x1p-31f;
-}
-
 static void make_expert(int32_t layer, int32_t expert, struct expert *e)
 {
 	uint64_t rng = hash_u64(seed, (uint64_t)(layer * EXPERTS + expert));
 
 	for (int i = 0; i < INNER * HIDDEN; i++) {
-		e->up[i / HIDDEN][i % HIDDEN] = small_float(&rng);
-		e->down[i / INNER][i % INNER] = small_float(&rng);
+		e->up[i / HIDDEN][i % HIDDEN] = lab_float(&rng);
+		e->down[i / INNER][i % INNER] = lab_float(&rng);
 	}
-	e->scale = small_float(&rng);
+	e->scale = lab_float(&rng);
 }
 
 /* In a fixed order, so that it is the same bits everywhere. */
@@ -172,23 +159,24 @@ static void fill_weights(struct model *m)
 static void run_experts(struct model *m, int32_t layer, struct micro *b)
 {
 	struct ferry_experts *x = m->lab.experts;
+	struct lab_flow *const flow = b->flow;
 
-	for (int64_t r = 0; r < b->n_rows; r++) {
-		const int32_t own = b->row_slot[r];
+	for (int64_t r = 0; r < flow->n_rows; r++) {
+		const int32_t own = flow->row_slot[r];
 		struct expert e;
 		float y[HIDDEN];
 		const void *from[3];
 
 		for (int t = 0; t < 3; t++) {
-			from[t] = ferry_experts_tensor(x, layer, b->placement,
-			                               own, t);
+			from[t] = ferry_experts_tensor(x, layer,
+			                               flow->placement, own, t);
 			RANKS_CHECK(from[t] != NULL);
 		}
 		memcpy(e.up, from[0], sizeof(e.up));
 		memcpy(e.down, from[1], sizeof(e.down));
 		memcpy(&e.scale, from[2], sizeof(e.scale));
-		compute(&e, b->rows + r * HIDDEN, y);
-		memcpy(b->rows + r * HIDDEN, y, sizeof(y));
+		compute(&e, flow->rows + r * HIDDEN, y);
+		memcpy(flow->rows + r * HIDDEN, y, sizeof(y));
 	}
 }
 
@@ -216,9 +204,9 @@ static void make_batch(struct model *m, int32_t turn, struct micro *b)
 
 	make_ids(m->rank->rank, turn, b->ids);
 	for (int i = 0; i < TOKENS * HIDDEN; i++)
-		b->x[i / HIDDEN][i % HIDDEN] = small_float(&rng);
+		b->x[i / HIDDEN][i % HIDDEN] = lab_float(&rng);
 	for (int i = 0; i < TOKENS * TOPK; i++)
-		b->weights[i / TOPK][i % TOPK] = small_float(&rng);
+		b->weights[i / TOPK][i % TOPK] = lab_float(&rng);
 }
 
 /* Perfect prediction: of all ranks' batches. */
@@ -312,52 +300,22 @@ static void drop_copies(struct model *m, int32_t layer)
 	RANKS_OK(ferry_experts_commit(x, layer, NULL, NULL, NULL));
 }
 
-/* Under split EXACT ids become slots first. */
 static void dispatch(struct model *m, int32_t layer, struct micro *b)
 {
-	struct ferry_dispatch_in in = FERRY_DISPATCH_IN_INIT;
-	struct ferry_dispatch_out out = FERRY_DISPATCH_OUT_INIT;
-	struct ferry_split_in split = FERRY_SPLIT_IN_INIT;
-	struct ferry_split_out found = FERRY_SPLIT_OUT_INIT;
-
-	b->placement = ferry_experts_placement(m->lab.experts, layer);
-	in.topk_ids = b->ids;
-	if (m->task->split == FERRY_SPLIT_EXACT) {
-		split.n_tokens = TOKENS;
-		split.ids = b->ids;
-		split.placement = b->placement;
-		found.slots = b->slots[0];
-		RANKS_OK(ferry_split(m->splitter, b->slot, &split, &found));
-		in.topk_ids = b->slots;
-		in.id_kind = FERRY_ID_SLOT;
-	}
-	in.n_tokens = TOKENS;
-	in.x = b->x;
-	in.topk_weights = b->weights[0];
-	in.placement = b->placement;
-	out.rows = b->rows;
-	out.row_expert_slot = b->row_slot;
-	out.n_rows = &b->n_rows;
-	RANKS_OK(ferry_dispatch(m->moe, b->slot, &in, &out, NULL));
+	b->flow->placement = ferry_experts_placement(m->lab.experts, layer);
+	lab_dispatch(&m->channel, b->flow, b->ids[0], b->weights[0], b->x[0]);
 }
 
 static void send_back(struct model *m, int32_t layer, struct micro *b)
 {
-	struct ferry_combine_in in = FERRY_COMBINE_IN_INIT;
-
 	run_experts(m, layer, b);
-	in.y = b->rows;
-	in.layout = FERRY_FROM_PACKED;
-	RANKS_OK(ferry_combine_send(m->moe, b->slot, &in, NULL));
+	lab_combine_send(&m->channel, b->flow);
 }
 
 /* Takes the sums and compares them, bit for bit. */
 static void finish(struct model *m, int32_t layer, struct micro *b)
 {
-	struct ferry_combine_out out = FERRY_COMBINE_OUT_INIT;
-
-	out.out = b->sum;
-	RANKS_OK(ferry_combine_recv(m->moe, b->slot, &out, NULL));
+	lab_combine_recv(&m->channel, b->flow, b->sum[0]);
 	for (int t = 0; t < TOKENS; t++) {
 		float want[HIDDEN] = {0};
 
@@ -408,7 +366,8 @@ static void run_layer(struct model *m, int32_t layer, int32_t turn)
 		dispatch(m, layer, b);
 		send_back(m, layer, a);
 	}
-	RANKS_CHECK(m->plan.n_moves == 0 || a->placement != b->placement);
+	RANKS_CHECK(m->plan.n_moves == 0 ||
+	            a->flow->placement != b->flow->placement);
 	send_back(m, layer, b);
 	finish(m, layer, a);
 	finish(m, layer, b);
@@ -418,48 +377,10 @@ static void free_model(void *arg)
 {
 	struct model *m = arg;
 
-	ferry_moe_close(m->moe);
-	ferry_splitter_close(m->splitter);
+	lab_channel_close(&m->channel);
 	ferry_planner_destroy(m->planner);
 	lab_close(&m->lab);
-	for (int i = 0; i < 2; i++) {
-		free(m->micros[i].rows);
-		free(m->micros[i].row_slot);
-	}
 	free(m);
-}
-
-static void open_channel(struct model *m)
-{
-	struct ferry_moe_config c = FERRY_MOE_CONFIG_INIT;
-	struct ferry_moe_need need = FERRY_MOE_NEED_INIT;
-	struct ferry_splitter_config s = FERRY_SPLITTER_CONFIG_INIT;
-
-	c.n_ranks = m->rank->n_ranks;
-	c.max_tokens = TOKENS;
-	c.hidden = HIDDEN;
-	c.topk = TOPK;
-	c.n_experts = EXPERTS;
-	c.expert_slots = m->slots;
-	c.n_slots = 2;
-	c.dtype = FERRY_FP32;
-	c.combine_dtype = FERRY_FP32;
-	c.layout = FERRY_EXPERT_PACKED;
-	RANKS_OK(ferry_moe_query(&c, &need));
-	RANKS_OK(ferry_moe_open(m->rank->world, &c, &m->moe));
-	s.max_tokens = TOKENS;
-	s.topk = TOPK;
-	s.max_experts = EXPERTS;
-	s.max_expert_slots = ferry_placement_n_slots(m->lab.first[0]);
-	s.n_slots = 2;
-	RANKS_OK(ferry_splitter_open(m->rank->world, &s, &m->splitter));
-	for (int i = 0; i < 2; i++) {
-		m->micros[i].slot = i;
-		m->micros[i].rows =
-			calloc((size_t)need.recv_rows, need.row_bytes);
-		m->micros[i].row_slot =
-			calloc((size_t)need.recv_rows, sizeof(int32_t));
-	}
 }
 
 /* The lab's first placements become those of EPLB. */
@@ -503,7 +424,9 @@ static void open_model(struct model *m, const struct task *task,
 		place_by_history(m);
 	RANKS_OK(lab_try(&m->lab));
 	fill_weights(m);
-	open_channel(m);
+	lab_channel_open(&m->channel, &m->lab, TOKENS, HIDDEN, TOPK);
+	for (int i = 0; i < 2; i++)
+		m->micros[i].flow = &m->channel.flows[i];
 	RANKS_OK(ferry_planner_create(EXPERTS, 2 * EXPERTS + RANKS_MAX,
 	                              rank->n_ranks, &m->planner));
 }
