@@ -18,6 +18,7 @@
 enum {
 	FERRY_GPU_UUID_BYTES = 16,
 	FERRY_GPU_REASON_BYTES = 160,
+	FERRY_GPU_PCI_BYTES = 32,
 };
 
 /* The device of one rank. */
@@ -44,6 +45,8 @@ int32_t ferry_gpu_ordinal(const struct ferry_gpu *gpu);
 int32_t ferry_gpu_compute(const struct ferry_gpu *gpu);
 void ferry_gpu_uuid(const struct ferry_gpu *gpu,
                     uint8_t uuid[FERRY_GPU_UUID_BYTES]);
+/* "0000:3b:00.0", as /sys has it; "" where it is not known. */
+void ferry_gpu_pci(const struct ferry_gpu *gpu, char pci[FERRY_GPU_PCI_BYTES]);
 
 /*
  * What kernels of this GPU can do to the memory of another: bits of enum

@@ -249,3 +249,20 @@ void ferry_gpu_uuid(const struct ferry_gpu *gpu,
 {
 	memcpy(uuid, gpu->uuid, FERRY_GPU_UUID_BYTES);
 }
+
+void ferry_gpu_pci(const struct ferry_gpu *gpu, char pci[FERRY_GPU_PCI_BYTES])
+{
+	static const int ids[] = {
+		CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
+		CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
+		CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID,
+	};
+	int at[3];
+
+	pci[0] = 0;
+	for (int i = 0; i < 3; i++)
+		if (attribute(gpu, ids[i], &at[i]) != CUDA_SUCCESS)
+			return;
+	snprintf(pci, FERRY_GPU_PCI_BYTES, "%04x:%02x:%02x.0", (unsigned)at[0],
+	         (unsigned)at[1], (unsigned)at[2]);
+}

@@ -45,6 +45,12 @@ void ferry_gpu_uuid(const struct ferry_gpu *gpu,
 	memset(uuid, 0, FERRY_GPU_UUID_BYTES);
 }
 
+void ferry_gpu_pci(const struct ferry_gpu *gpu, char pci[FERRY_GPU_PCI_BYTES])
+{
+	(void)gpu;
+	pci[0] = 0;
+}
+
 uint32_t ferry_gpu_reach(const struct ferry_gpu *gpu,
                          const uint8_t uuid[FERRY_GPU_UUID_BYTES],
                          char reason[FERRY_GPU_REASON_BYTES])

@@ -288,7 +288,7 @@ static const struct fi_info *rail_of(const struct ferry_world *world,
 		pci[n] = text[n];
 		n++;
 	}
-	return n ? nics[ferry_place_nic(world, NULL, pci, n)] : best;
+	return n ? nics[ferry_place_nic(world, pci, n)] : best;
 }
 
 /* Fills in the choice from an offer. */

@@ -15,6 +15,7 @@
 
 #include "../core/bits.h"
 #include "../core/text.h"
+#include "gpu.h"
 #include "nearby.h"
 #include "segment.h"
 
@@ -186,18 +187,23 @@ int32_t ferry_place_gpu_ranks(const struct ferry_place *places, int32_t n,
 	return count_alike(places, n, rank, ferry_place_same_gpu);
 }
 
-int32_t ferry_place_nic(const struct ferry_world *world, const char *gpu,
-                        const char *const *pci, int32_t n)
+int32_t ferry_place_nic(const struct ferry_world *world, const char *const *pci,
+                        int32_t n)
 {
 	const struct ferry_place *places = world->places;
 	const struct ferry_place *own = &places[world->rank];
-	struct ferry_seat seat = {.gpu = gpu};
+	struct ferry_seat seat = {.gpu = NULL};
+	char gpu[FERRY_GPU_PCI_BYTES];
 	cpu_set_t cpus;
 
 	CPU_ZERO(&cpus);
 	if (sched_getaffinity(0, sizeof(cpus), &cpus))
 		CPU_ZERO(&cpus); /* near none */
 	seat.cpus = &cpus;
+	if (world->gpu) {
+		ferry_gpu_pci(world->gpu, gpu);
+		seat.gpu = gpu;
+	}
 	for (int32_t r = 0; r < world->rank; r++)
 		seat.ordinal += ferry_place_same_machine(&places[r], own) &&
 		                places[r].numa == own->numa;

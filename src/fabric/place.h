@@ -40,10 +40,10 @@ int32_t ferry_place_machine_cores(const struct ferry_place *places, int32_t n,
 
 /*
  * Which of n >= 1 NICs, by PCI address ("": not known), this rank takes:
- * see nearby.h. gpu: address of its GPU, or NULL.
+ * see nearby.h.
  */
-int32_t ferry_place_nic(const struct ferry_world *world, const char *gpu,
-                        const char *const *pci, int32_t n);
+int32_t ferry_place_nic(const struct ferry_world *world, const char *const *pci,
+                        int32_t n);
 
 /* Why ranks on several hosts are not on one, for a fabric's refusal. */
 void ferry_place_say_hosts(const struct ferry_world *world, char *reason,
