@@ -34,7 +34,7 @@ extern "C" {
 	X(SYS, -4, "a system call failed")                                     \
 	X(UNSUPPORTED, -5, "not supported here")                               \
 	X(TIMEOUT, -6, "a peer did not come in time")                          \
-	X(PEER, -7, "a peer died")                                             \
+	X(PEER, -7, "a peer died or is out of reach")                          \
 	X(MISMATCH, -8, "ranks disagree")                                      \
 	X(STATE, -9, "not legal in the present state")                         \
 	X(BROKEN, -10, "the channel is broken by an earlier failure")          \

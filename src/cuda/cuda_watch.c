@@ -41,17 +41,20 @@ static bool witness(void *arg, struct ferry_verdict *verdict, char *text,
 	return true;
 }
 
-/* Has the rank left without a word, or in good order? flags as in a verdict. */
-static bool has_gone(const struct ferry_segment *segment, int32_t rank,
-                     uint32_t *flags)
+/* Between hosts rows travel through a memory with connections of its own. */
+static bool has_gone(const struct ferry_engine *e, int32_t rank,
+                     struct ferry_gone *gone)
 {
-	struct ferry_fabric *fabric = segment->mem->fabric;
+	struct ferry_segment *segment = e->moe->segment;
+	struct ferry_segment *mirror = e->moe->mirror;
 
-	*flags = 0;
-	if (!ferry_segment_has_verdict(segment, rank))
-		return fabric->ops->dead(fabric, rank);
-	*flags = FERRY_VERDICT_CLOSED;
-	return segment->verdicts[rank].status == FERRY_OK;
+	if (ferry_segment_has_gone(segment, rank, gone))
+		return true;
+	if (!mirror || ferry_segment_has_verdict(segment, rank) ||
+	    !mirror->mem->ops->cut(mirror->mem, rank, gone->why))
+		return false;
+	gone->flags = FERRY_VERDICT_CUT;
+	return true;
 }
 
 /*
@@ -59,15 +62,13 @@ static bool has_gone(const struct ferry_segment *segment, int32_t rank,
  * `awaited`; another may wait for one that died, and be heard later.
  */
 static int32_t find_gone(const struct ferry_engine *e, int32_t awaited,
-                         uint32_t *flags)
+                         struct ferry_gone *gone)
 {
-	const struct ferry_segment *segment = e->moe->segment;
-
-	if (has_gone(segment, awaited, flags))
+	if (has_gone(e, awaited, gone))
 		return awaited;
 	for (int32_t r = 0; r < e->moe->shape.n_ranks; r++)
-		if (r != e->moe->shape.rank && has_gone(segment, r, flags) &&
-		    !*flags)
+		if (r != e->moe->shape.rank && has_gone(e, r, gone) &&
+		    gone->flags != FERRY_VERDICT_CLOSED)
 			return r;
 	return -1;
 }
@@ -94,20 +95,19 @@ static struct awaited listen(const struct ferry_engine *e)
 }
 
 static void tell_gone(const struct ferry_engine *e, const struct awaited *at,
-                      int32_t rank, uint32_t flags)
+                      int32_t rank, const struct ferry_gone *gone)
 {
 	const struct ferry_slot *slot = &e->moe->slots[at->slot];
-	const struct ferry_verdict mine = {
+	struct ferry_verdict mine = {
 		.status = FERRY_PEER,
 		.root = rank,
 		.phase = at->phase,
 		.slot = at->slot,
 		.epoch = load_relaxed_u64(&slot->n_dispatches) - 1,
 		.token = -1,
-		.flags = flags,
 	};
 
-	ferry_segment_tell(e->moe->segment, &mine, NULL);
+	ferry_segment_tell_gone(e->moe->segment, &mine, gone);
 }
 
 /* A rank that seems to have gone. */
@@ -123,16 +123,16 @@ struct suspect {
 static bool look_for_gone(const struct ferry_engine *e, struct suspect *suspect)
 {
 	const struct awaited at = listen(e);
-	uint32_t flags = 0;
+	struct ferry_gone how;
 
 	if (at.rank < 0 && ++suspect->silent > SILENT_LOOKS)
 		suspect->rank = -1;
 	if (at.rank < 0)
 		return suspect->rank >= 0;
-	const int32_t gone = find_gone(e, at.rank, &flags);
+	const int32_t gone = find_gone(e, at.rank, &how);
 
 	if (gone >= 0 && gone == suspect->rank)
-		tell_gone(e, &at, gone, flags);
+		tell_gone(e, &at, gone, &how);
 	suspect->rank = gone;
 	suspect->silent = 0;
 	return gone >= 0;

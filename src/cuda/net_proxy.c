@@ -38,13 +38,20 @@ static bool has_ended(const struct ferry_net_proxy *p)
 static void give_up(struct ferry_net_proxy *p, enum ferry_status status,
                     int32_t peer)
 {
-	const struct ferry_verdict mine = {
+	struct ferry_verdict mine = {
 		.status = status,
 		.root = peer,
 		.slot = -1,
 		.token = -1,
 	};
+	struct ferry_gone gone;
 
+	if (status == FERRY_PEER && peer >= 0) {
+		if (ferry_segment_await_gone(p->mirror, peer, &gone))
+			(void)ferry_segment_break_gone(p->segment, &mine,
+			                               &gone);
+		return;
+	}
 	(void)ferry_segment_break(p->segment, &mine, ferry_last_error());
 }
 

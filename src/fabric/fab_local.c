@@ -220,4 +220,5 @@ const struct ferry_fabric_ops ferry_fabric_local = {
 	.flushed = ferry_fabric_flushed_always,
 	.progress = ferry_fabric_progress_none,
 	.dead = dead,
+	.cut = ferry_fabric_cut_never,
 };

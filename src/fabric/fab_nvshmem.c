@@ -266,6 +266,7 @@ const struct ferry_fabric_ops ferry_fabric_nvshmem = {
 	.flushed = ferry_nvshmem_flushed,
 	.progress = ferry_wrap_progress,
 	.dead = ferry_wrap_dead,
+	.cut = ferry_wrap_cut,
 };
 
 struct ferry_nvshmem_fabric *ferry_nvshmem_of(const struct ferry_world *world)

@@ -16,6 +16,11 @@ enum {
 	SCORE = 40,
 	MAX_PUT_BYTES = 8 << 20, /* others get their turn between two */
 	NAP_NS = 1000000,        /* of a put without room, at most */
+	/*
+	 * A process that dies takes its connections with it. Until then the
+	 * kernel, or rank 0, will have said so.
+	 */
+	CUT_NS = 200000000,
 };
 
 /* What it would be here, for those who ask what there is. */
@@ -100,7 +105,6 @@ static void close_ofi(struct ferry_fabric *fabric)
 	if (f->choice.info)
 		f->api.freeinfo(f->choice.info);
 	ferry_ofi_unload(&f->api);
-	free(f->lost);
 	ferry_net_close(fabric);
 }
 
@@ -150,19 +154,14 @@ static enum ferry_status open_net(struct ferry_world *world,
 	struct ofi_fabric *f = calloc(1, sizeof(*f));
 	enum ferry_status status;
 
-	if (f)
-		f->lost = calloc((size_t)world->n_ranks, sizeof(*f->lost));
-	if (!f || !f->lost) {
-		free(f);
+	if (!f)
 		return ferry_fail(&world->ctx, FERRY_NOMEM,
-		                  "ofi: state of %d peers", world->n_ranks);
-	}
+		                  "ofi: state of %zu bytes", sizeof(*f));
 	f->net.wrap.fabric.ops = ops;
 	f->net.wrap.mem_bytes = sizeof(struct ofi_mem);
 	status = ferry_net_open(world, reach == FERRY_REACH_HOST, reach,
 	                        &f->net);
 	if (status != FERRY_OK) {
-		free(f->lost);
 		free(f);
 		return status;
 	}
@@ -246,16 +245,17 @@ static size_t max_put(const struct ferry_mem *mem)
 static enum ferry_status refuse(struct ofi_mem *m, int32_t peer)
 {
 	struct ferry_ctx *ctx = &ofi_world(m)->ctx;
-	const struct ofi_peer *p = &m->peers[peer];
+	const char *why = NULL;
 
 	if (m->broken[0])
 		return ferry_fail(ctx, FERRY_FABRIC, "ofi: %s: %s",
 		                  ofi_fabric(m)->choice.provider, m->broken);
-	if (p->failed && !ferry_ofi_peer_has_told(m, peer))
-		return ferry_fail(ctx, FERRY_PEER,
-		                  "ofi: rank %d is not reached any more: %s",
-		                  peer, p->text);
-	return FERRY_OK;
+	if (ofi_has_failed(&m->peers[peer]))
+		why = ferry_ofi_why_lost(m, peer);
+	return why ? ferry_fail(ctx, FERRY_PEER,
+	                        "ofi: rank %d is not reached any more: %s",
+	                        peer, why)
+	           : FERRY_OK;
 }
 
 /* Adds the put; false when there was no room until the deadline. */
@@ -271,7 +271,7 @@ static bool add(struct ofi_mem *m, int32_t peer, const struct ofi_entry *entry,
 			ferry_ofi_ring(m);
 			ferry_cond_wait(&m->room, &m->lock, now + NAP_NS);
 		}
-		if (m->peers[peer].failed || m->broken[0])
+		if (ofi_has_failed(&m->peers[peer]) || m->broken[0])
 			return true;
 	}
 	return true;
@@ -292,7 +292,7 @@ static enum ferry_status put(struct ferry_mem *mem, int32_t peer, size_t offset,
 		                             signal);
 	pthread_mutex_lock(&m->lock);
 	status = refuse(m, peer);
-	if (status == FERRY_OK && !m->peers[peer].failed) {
+	if (status == FERRY_OK && !ofi_has_failed(&m->peers[peer])) {
 		added = add(m, peer, &entry,
 		            ferry_deadline_ns(world->timeout_ms));
 		status = refuse(m, peer);
@@ -346,11 +346,22 @@ static bool progress(struct ferry_mem *mem)
 	return moved;
 }
 
-static bool dead(struct ferry_fabric *fabric, int32_t peer)
+static bool cut(struct ferry_mem *mem, int32_t peer,
+                char why[FERRY_REASON_BYTES])
 {
-	struct ofi_fabric *f = (struct ofi_fabric *)fabric;
+	struct ofi_mem *m = ofi_mem(mem);
+	const uint64_t since_ns = load_acquire_u64(&m->peers[peer].failed_ns);
 
-	return load_seq_u32(&f->lost[peer]) || ferry_wrap_dead(fabric, peer);
+	if (!(since_ns && ferry_now_ns() - since_ns >= CUT_NS) &&
+	    !ferry_wrap_dead(mem->fabric, peer))
+		return false;
+	pthread_mutex_lock(&m->lock);
+	const char *lost = ferry_ofi_why_lost(m, peer);
+
+	if (lost)
+		snprintf(why, FERRY_REASON_BYTES, "%s", lost);
+	pthread_mutex_unlock(&m->lock);
+	return lost;
 }
 
 #define SLOTS                                                                  \
@@ -359,7 +370,8 @@ static bool dead(struct ferry_fabric *fabric, int32_t peer)
 	.mem_seal = ferry_wrap_mem_seal, .mem_destroy = mem_destroy,           \
 	.caps = ferry_net_caps, .control = ferry_net_control,                  \
 	.data = ferry_fabric_data_behind, .max_put = max_put, .put = put,      \
-	.kick = kick, .flushed = flushed, .progress = progress, .dead = dead
+	.kick = kick, .flushed = flushed, .progress = progress,                \
+	.dead = ferry_wrap_dead, .cut = cut
 
 const struct ferry_fabric_ops ferry_fabric_ofi = {
 	SLOTS,

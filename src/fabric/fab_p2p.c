@@ -396,6 +396,7 @@ const struct ferry_fabric_ops ferry_fabric_p2p = {
 	.flushed = flushed,
 	.progress = ferry_fabric_progress_none,
 	.dead = ferry_wrap_dead,
+	.cut = ferry_wrap_cut,
 };
 
 #define NET_SLOTS                                                              \
@@ -406,7 +407,8 @@ const struct ferry_fabric_ops ferry_fabric_p2p = {
 	.control = ferry_wrap_control, .data = data,                           \
 	.max_put = ferry_fabric_max_put_unbounded, .put = put,                 \
 	.kick = ferry_wrap_kick, .flushed = flushed_net,                       \
-	.progress = ferry_fabric_progress_none, .dead = ferry_wrap_dead
+	.progress = ferry_fabric_progress_none, .dead = ferry_wrap_dead,       \
+	.cut = ferry_wrap_cut
 
 const struct ferry_fabric_ops ferry_fabric_p2p_wire = {
 	NET_SLOTS,

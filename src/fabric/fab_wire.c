@@ -301,7 +301,8 @@ static bool flushed(struct ferry_mem *mem)
 	.mem_destroy = mem_destroy, .caps = ferry_net_caps,                    \
 	.control = ferry_net_control, .data = ferry_fabric_data_behind,        \
 	.max_put = max_put, .put = put, .kick = kick, .flushed = flushed,      \
-	.progress = ferry_fabric_progress_none, .dead = ferry_wrap_dead
+	.progress = ferry_fabric_progress_none, .dead = ferry_wrap_dead,       \
+	.cut = ferry_fabric_cut_never
 
 const struct ferry_fabric_ops ferry_fabric_wire = {
 	SLOTS,

@@ -156,6 +156,17 @@ struct ferry_fabric_ops {
 	bool (*progress)(struct ferry_mem *mem);
 	/* Has this peer died? Asked by waits, a few hundred times a second. */
 	bool (*dead)(struct ferry_fabric *fabric, int32_t peer);
+	/*
+	 * Has the connection between this memory and the peer's broken, so
+	 * that puts of either side may be lost? Then it stays so, and `why`
+	 * has the transport's words. The peer may well live: a fabric says
+	 * nothing until the news of a death would have come, and never says
+	 * it of a peer that has told why it goes. When this returns, what had
+	 * arrived from a peer that is dead or cut off has raised its counters.
+	 * Asked as often as `dead`.
+	 */
+	bool (*cut)(struct ferry_mem *mem, int32_t peer,
+	            char why[FERRY_REASON_BYTES]);
 };
 
 /* Typed stubs and defaults for slots that a fabric does not fill. */
@@ -163,6 +174,8 @@ enum ferry_status ferry_fabric_kick_nothing(struct ferry_mem *mem);
 bool ferry_fabric_flushed_always(struct ferry_mem *mem);
 bool ferry_fabric_progress_none(struct ferry_mem *mem);
 void ferry_fabric_seal_nothing(struct ferry_mem *mem);
+bool ferry_fabric_cut_never(struct ferry_mem *mem, int32_t peer,
+                            char why[FERRY_REASON_BYTES]);
 size_t ferry_fabric_max_put_unbounded(const struct ferry_mem *mem);
 /* caps where all memory of a host is loaded and stored. */
 uint32_t ferry_fabric_caps_ldst(const struct ferry_mem *mem, int32_t peer);

@@ -31,6 +31,15 @@ void ferry_fabric_seal_nothing(struct ferry_mem *mem)
 	(void)mem;
 }
 
+bool ferry_fabric_cut_never(struct ferry_mem *mem, int32_t peer,
+                            char why[FERRY_REASON_BYTES])
+{
+	(void)mem;
+	(void)peer;
+	(void)why;
+	return false;
+}
+
 size_t ferry_fabric_max_put_unbounded(const struct ferry_mem *mem)
 {
 	(void)mem;

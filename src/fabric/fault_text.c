@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum key { KEY_RANK, KEY_AFTER, KEY_MS, KEY_US, N_KEYS };
+enum key { KEY_RANK, KEY_AFTER, KEY_MS, KEY_US, KEY_PEER, N_KEYS };
 
-static const char *const key_names[N_KEYS] = {"rank", "after", "ms", "us"};
+static const char *const key_names[N_KEYS] = {"rank", "after", "ms", "us",
+                                              "peer"};
 
-enum kind { KILL, STALL, DELAY, REORDER };
+enum kind { KILL, STALL, DELAY, REORDER, CUT };
 
 struct fault_form {
 	enum kind kind;
@@ -37,6 +38,11 @@ static const struct fault_form forms[] = {
          {[KEY_US] = true},
          "delay:us=N[,rank=R]"},
 	{REORDER, "reorder", {[KEY_RANK] = true}, {false}, "reorder[:rank=R]"},
+	{CUT,
+         "cut",
+         {[KEY_RANK] = true, [KEY_PEER] = true, [KEY_AFTER] = true},
+         {[KEY_RANK] = true, [KEY_PEER] = true},
+         "cut:rank=R,peer=P[,after=N]"},
 };
 
 enum { N_FORMS = sizeof(forms) / sizeof(*forms) };
@@ -118,7 +124,8 @@ static enum ferry_status read_fault(struct ferry_ctx *ctx, const char *text,
 	}
 	return refuse(ctx, text, n,
 	              "kill:rank=R[,after=N], stall:rank=R,ms=N[,after=N], "
-	              "delay:us=N[,rank=R], reorder[:rank=R]");
+	              "delay:us=N[,rank=R], reorder[:rank=R], "
+	              "cut:rank=R,peer=P[,after=N]");
 }
 
 static void add(struct ferry_faults *faults, const struct fault *fault)
@@ -137,7 +144,22 @@ static void add(struct ferry_faults *faults, const struct fault *fault)
 		break;
 	case REORDER:
 		faults->reorder = true;
+		break;
+	case CUT:
+		faults->cut_peer = (int32_t)fault->value[KEY_PEER];
+		faults->cut_after = fault->value[KEY_AFTER];
 	}
+}
+
+/* What one end of a broken connection is told, the other is told, too. */
+static void turn_round(struct fault *fault, int32_t rank)
+{
+	const int64_t peer = fault->value[KEY_PEER];
+
+	if (!fault->given[KEY_PEER] || peer != rank)
+		return;
+	fault->value[KEY_PEER] = fault->value[KEY_RANK];
+	fault->value[KEY_RANK] = peer;
 }
 
 enum ferry_status ferry_faults_read(struct ferry_ctx *ctx, const char *text,
@@ -146,17 +168,19 @@ enum ferry_status ferry_faults_read(struct ferry_ctx *ctx, const char *text,
 {
 	static const char separators[] = " ;";
 
-	memset(faults, 0, sizeof(*faults));
+	*faults = (struct ferry_faults){.cut_peer = -1};
 	for (text += strspn(text, separators); *text;) {
 		const size_t n = strcspn(text, separators);
 		struct fault fault = {.form = NULL};
 
 		FERRY_TRY(read_fault(ctx, text, n, &fault));
-		if (fault.value[KEY_RANK] >= n_ranks)
+		if (fault.value[KEY_RANK] >= n_ranks ||
+		    fault.value[KEY_PEER] >= n_ranks)
 			return ferry_fail(ctx, FERRY_INVAL,
 			                  "fault: '%.*s', allowed are ranks "
 			                  "0..%d",
 			                  (int)n, text, n_ranks - 1);
+		turn_round(&fault, rank);
 		if (!fault.given[KEY_RANK] || fault.value[KEY_RANK] == rank)
 			add(faults, &fault);
 		text += n;

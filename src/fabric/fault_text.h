@@ -13,12 +13,15 @@ struct ferry_faults {
 	int64_t stall_after;
 	int64_t delay_us; /* before every put */
 	bool reorder;
+	int32_t cut_peer; /* the connection with it breaks, -1: none does */
+	int64_t cut_after;
 };
 
 /*
  * Reads faults separated by spaces or ';', and keeps those for `rank`:
  * kill:rank=R[,after=N] stall:rank=R,ms=N[,after=N] delay:us=N[,rank=R]
- * reorder[:rank=R]. Errors: INVAL, which says what is allowed.
+ * reorder[:rank=R] cut:rank=R,peer=P[,after=N], of which both ends are told.
+ * Errors: INVAL, which says what is allowed.
  */
 enum ferry_status ferry_faults_read(struct ferry_ctx *ctx, const char *text,
                                     int32_t rank, int32_t n_ranks,

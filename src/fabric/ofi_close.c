@@ -17,7 +17,8 @@ static bool is_gone(struct ofi_mem *m, int32_t peer)
 {
 	struct ferry_fabric *fabric = m->net.wrap.mem.fabric;
 
-	return m->peers[peer].failed || ferry_ofi_peer_has_told(m, peer) ||
+	return ofi_has_failed(&m->peers[peer]) ||
+	       ferry_ofi_peer_has_told(m, peer) ||
 	       fabric->ops->dead(fabric, peer);
 }
 

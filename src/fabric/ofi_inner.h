@@ -43,7 +43,6 @@ struct ofi_fabric {
 	struct ferry_ofi_choice choice;
 	struct fid_fabric *fid;
 	size_t max_put;
-	uint32_t *lost; /* [n_ranks] 1: its endpoint went without a word */
 };
 
 enum { OFI_PIECES = 4 };
@@ -79,6 +78,7 @@ struct ofi_op {
 		context; /* first: of the provider, it is told by it */
 	int32_t peer;
 	bool is_question;    /* has all arrived? (ofi_close.c) */
+	bool is_greeting;    /* nobody misses it */
 	struct ofi_op *next; /* free ones */
 };
 
@@ -89,7 +89,7 @@ struct ofi_peer {
 	struct ofi_entry *ring;    /* [queue_mask + 1] */
 	uint32_t head, tail;       /* count on */
 	uint64_t stuck_ns;         /* since when it takes nothing, 0: it does */
-	bool failed;               /* what is put to it is lost */
+	uint64_t failed_ns;        /* since when puts to it are lost, 0: no */
 	bool written;              /* since its endpoint was there */
 	bool bytes_gone;           /* of the first entry: see hand_over */
 	char text[OFI_TEXT_BYTES]; /* why it failed */
@@ -196,8 +196,18 @@ bool ferry_ofi_drive(struct ofi_mem *m);
 void ferry_ofi_greet(struct ofi_mem *m);
 /* The peer is not reached any more; what is put to it is lost. */
 void ferry_ofi_peer_failed(struct ofi_mem *m, int32_t peer, const char *why);
+static inline bool ofi_has_failed(const struct ofi_peer *p)
+{
+	return load_relaxed_u64(&p->failed_ns) != 0;
+}
 /* Has the peer closed, or told why it goes? */
 bool ferry_ofi_peer_has_told(const struct ofi_mem *m, int32_t peer);
+/*
+ * Why the peer is not reached any more and has not told; NULL: it is reached,
+ * or has. Reads first what has come: a connection may be seen to end before the
+ * last word that came over it.
+ */
+const char *ferry_ofi_why_lost(struct ofi_mem *m, int32_t peer);
 /*
  * After a caller's drive: what is left to do is left to the thread. It sleeps
  * on a descriptor, and may do so only while fi_trywait says so: a provider

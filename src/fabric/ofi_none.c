@@ -30,7 +30,8 @@ static enum ferry_status open_none(struct ferry_world *world,
 	.control = ferry_wrap_control, .data = ferry_wrap_data,                \
 	.max_put = ferry_wrap_max_put, .put = ferry_wrap_put,                  \
 	.kick = ferry_wrap_kick, .flushed = ferry_wrap_flushed,                \
-	.progress = ferry_wrap_progress, .dead = ferry_wrap_dead
+	.progress = ferry_wrap_progress, .dead = ferry_wrap_dead,              \
+	.cut = ferry_wrap_cut
 
 const struct ferry_fabric_ops ferry_fabric_ofi = {
 	SLOTS,

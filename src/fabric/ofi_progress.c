@@ -20,6 +20,7 @@ enum {
 	BATCHES = 8,   /* before others get a turn */
 	IN_A_ROW = 16, /* puts to one peer, then the next has a turn */
 	PATIENCE_NS = 100000000, /* with who told that he goes */
+	CONNECT_NS = 1000000000, /* with one who was never reached */
 };
 
 bool ferry_ofi_peer_has_told(const struct ofi_mem *m, int32_t peer)
@@ -39,14 +40,23 @@ void ferry_ofi_peer_failed(struct ofi_mem *m, int32_t peer, const char *why)
 
 	ferry_ofi_queue_drop(m, peer);
 	pthread_cond_broadcast(&m->room);
-	if (p->failed)
+	if (ofi_has_failed(p))
 		return;
-	p->failed = true;
-	snprintf(p->text, sizeof(p->text), "%s", why);
-	if (!ferry_ofi_peer_has_told(m, peer))
-		store_seq_u32(&ofi_fabric(m)->lost[peer], 1);
+	snprintf(p->text, sizeof(p->text), "%s: %s",
+	         ofi_fabric(m)->choice.provider, why);
+	store_release_u64(&p->failed_ns, ferry_now_ns());
 	ferry_log(&ofi_world(m)->ctx, FERRY_LOG_INFO,
 	          "ofi: rank %d is not reached any more: %s", peer, p->text);
+}
+
+const char *ferry_ofi_why_lost(struct ofi_mem *m, int32_t peer)
+{
+	const struct ofi_peer *p = &m->peers[peer];
+
+	while (ferry_ofi_drive(m))
+		;
+	return ofi_has_failed(p) && !ferry_ofi_peer_has_told(m, peer) ? p->text
+	                                                              : NULL;
 }
 
 void ferry_ofi_ring(struct ofi_mem *m)
@@ -153,6 +163,8 @@ static ssize_t write_entry(struct ofi_mem *m, int32_t peer,
 
 	if (err)
 		ferry_ofi_op_give(m, op);
+	else
+		m->peers[peer].written = true;
 	return err;
 }
 
@@ -216,6 +228,8 @@ void ferry_ofi_greet(struct ofi_mem *m)
 
 		if (!ferry_net_stores(mem, r))
 			op = ferry_ofi_op_take(m, r);
+		if (op)
+			op->is_greeting = true;
 		/* Trying is enough: a connection begins with it. */
 		if (op && fi_write(m->ep, mem->control, 0,
 		                   descriptor(m, mem->control), p->address,
@@ -240,6 +254,17 @@ static void stuck(struct ofi_mem *m, int32_t peer)
 		ferry_ofi_peer_failed(m, peer, "it has gone");
 }
 
+/*
+ * Is an error none yet? Nothing has been lost where nothing was ever taken: the
+ * peer may have no room for a connection at this moment.
+ */
+static bool may_try_again(const struct ofi_peer *p, ssize_t err)
+{
+	return err == -FI_EAGAIN ||
+	       (!p->written &&
+	        (!p->stuck_ns || ferry_now_ns() - p->stuck_ns < CONNECT_NS));
+}
+
 /* Hands over what one peer takes; true when it took something. */
 static bool post_to(struct ofi_mem *m, int32_t peer)
 {
@@ -250,7 +275,7 @@ static bool post_to(struct ofi_mem *m, int32_t peer)
 		const struct ofi_entry *e = &p->ring[p->head & m->queue_mask];
 		const ssize_t err = hand_over(m, peer, e);
 
-		if (err == -FI_EAGAIN) {
+		if (err && may_try_again(p, err)) {
 			stuck(m, peer);
 			break;
 		}
@@ -263,7 +288,6 @@ static bool post_to(struct ofi_mem *m, int32_t peer)
 		p->head++;
 		m->n_queued--;
 		p->stuck_ns = 0;
-		p->written = true;
 		moved = true;
 	}
 	return moved;
@@ -307,11 +331,14 @@ static bool is_op(const struct ofi_mem *m, const void *context)
 	return at >= first && at - first < m->n_ops * sizeof(*m->ops);
 }
 
-/* An operation that failed ends what is put to its peer. */
+/*
+ * An operation that failed ends what is put to its peer. A greeting is none:
+ * the connection that it began may be there by now, and if not, the first put
+ * begins another.
+ */
 static bool read_error(struct ofi_mem *m)
 {
 	struct fi_cq_err_entry e = {0};
-	char text[OFI_TEXT_BYTES];
 	const struct ferry_ofi_api *api = &ofi_fabric(m)->api;
 	const ssize_t n = fi_cq_readerr(m->cq, &e, 0);
 
@@ -330,8 +357,8 @@ static bool read_error(struct ofi_mem *m)
 	if (!is_op(m,
 	           op)) /* of a connection that came from a peer: nothing of ours */
 		return true;
-	snprintf(text, sizeof(text), "%s", api->strerror(e.err));
-	ferry_ofi_peer_failed(m, op->peer, text);
+	if (!op->is_greeting)
+		ferry_ofi_peer_failed(m, op->peer, api->strerror(e.err));
 	ferry_ofi_op_give(m, op);
 	return true;
 }

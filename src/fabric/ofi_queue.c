@@ -129,6 +129,7 @@ struct ofi_op *ferry_ofi_op_take(struct ofi_mem *m, int32_t peer)
 	m->n_flying++;
 	op->peer = peer;
 	op->is_question = false;
+	op->is_greeting = false;
 	return op;
 }
 

@@ -42,6 +42,8 @@ enum {
 	FERRY_VERDICT_ASKED = 1 << 0,
 	/* The root closed its segment in good order. */
 	FERRY_VERDICT_CLOSED = 1 << 1,
+	/* The root may live: its connection with the reporter broke. */
+	FERRY_VERDICT_CUT = 1 << 2,
 };
 
 /*

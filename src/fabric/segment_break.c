@@ -145,7 +145,8 @@ static bool gone(const struct ferry_segment *segment, int32_t r)
 	for (int32_t i = 0; i < segment->world->n_ranks; i++) {
 		const struct ferry_verdict *v = &segment->verdicts[i];
 
-		if (segment->here[i] && v->root == r && v->status == FERRY_PEER)
+		if (segment->here[i] && v->root == r &&
+		    v->status == FERRY_PEER && !(v->flags & FERRY_VERDICT_CUT))
 			return true;
 	}
 	return dead(segment, r);
@@ -168,12 +169,26 @@ static int turn_of(const struct ferry_verdict *v)
 	return v->flags & FERRY_VERDICT_ASKED ? 1 : 0;
 }
 
+/*
+ * The other end of a connection that broke has found that, too, but cannot say
+ * so here: others pass on what it decides.
+ */
+static bool is_after_other_end(const struct ferry_segment *segment)
+{
+	const int32_t rank = segment->world->rank;
+	const struct ferry_verdict *own = &segment->verdicts[rank];
+
+	return own->flags & FERRY_VERDICT_CUT && own->root < rank &&
+	       segment->world->n_ranks > 2 && !segment->here[own->root] &&
+	       !gone(segment, own->root);
+}
+
 /* Ranks whose turn to decide comes before that of this one. */
 static int32_t turns_before(const struct ferry_segment *segment)
 {
 	const int32_t rank = segment->world->rank;
 	const int own = turn_of(&segment->verdicts[rank]);
-	int32_t n = 0;
+	int32_t n = is_after_other_end(segment);
 
 	for (int32_t r = 0; r < segment->world->n_ranks; r++) {
 		const struct ferry_verdict *v = &segment->verdicts[r];
@@ -268,7 +283,8 @@ static void keep(struct ferry_segment *segment,
 		snprintf(error->text, sizeof(error->text), "%.*s",
 		         (int)sizeof(verdict->text), verdict->text);
 	else
-		ferry_verdict_text(verdict, error->text, sizeof(error->text));
+		ferry_verdict_text(verdict, NULL, error->text,
+		                   sizeof(error->text));
 	store_release_u32(&segment->broken, 1);
 }
 
@@ -287,9 +303,29 @@ static void keep_own_death(struct ferry_segment *segment)
 	keep(segment, &verdict);
 }
 
+/*
+ * Says whose verdict was taken, and which that is where its reporter may not
+ * reach all.
+ */
+static void tell_decision(struct ferry_segment *segment, int32_t chosen)
+{
+	const struct ferry_verdict *verdict = &segment->verdicts[chosen];
+	const int32_t n = segment->world->n_ranks;
+
+	if (!segment->shared && chosen != segment->world->rank &&
+	    segment->verdict.flags & FERRY_VERDICT_CUT)
+		put_all(segment,
+		        segment->verdicts_offset +
+		                (size_t)chosen * sizeof(*verdict),
+		        verdict, sizeof(*verdict),
+		        FERRY_SIGNAL_VERDICT + (uint32_t)chosen);
+	put_all(segment, 0, NULL, 0,
+	        (uint32_t)(FERRY_SIGNAL_VERDICT + n + chosen));
+	(void)segment->mem->ops->kick(segment->mem);
+}
+
 bool ferry_segment_decide(struct ferry_segment *segment)
 {
-	const int32_t n = segment->world->n_ranks;
 	const bool died = dead(segment, segment->world->rank);
 	int32_t chosen = -1;
 
@@ -310,11 +346,8 @@ bool ferry_segment_decide(struct ferry_segment *segment)
 	const bool broken = segment->broken;
 
 	pthread_mutex_unlock(&segment->lock);
-	if (chosen >= 0) {
-		put_all(segment, 0, NULL, 0,
-		        (uint32_t)(FERRY_SIGNAL_VERDICT + n + chosen));
-		(void)segment->mem->ops->kick(segment->mem);
-	}
+	if (chosen >= 0)
+		tell_decision(segment, chosen);
 	return broken;
 }
 

@@ -28,6 +28,32 @@ ferry_segment_has_verdict(const struct ferry_segment *segment, int32_t r)
 void ferry_segment_tell(struct ferry_segment *segment,
                         const struct ferry_verdict *mine, const char *text);
 
+/* How a peer has gone (segment_gone.c). */
+struct ferry_gone {
+	uint32_t flags; /* FERRY_VERDICT_CLOSED, _CUT; 0: it died */
+	char why[FERRY_REASON_BYTES]; /* of a connection that broke */
+};
+
+/* Has the peer gone, so that nothing more will come from it? */
+bool ferry_segment_has_gone(struct ferry_segment *segment, int32_t peer,
+                            struct ferry_gone *gone);
+
+/*
+ * The same of a peer that could not be put to (PEER; ferry_last_error says
+ * why): waits, a second at most, for the news of what became of it. False: it
+ * has told why it goes, and nobody misses what was put.
+ */
+bool ferry_segment_await_gone(struct ferry_segment *segment, int32_t peer,
+                              struct ferry_gone *gone);
+
+/* ferry_segment_tell and ferry_segment_break of such a peer, mine->root. */
+void ferry_segment_tell_gone(struct ferry_segment *segment,
+                             struct ferry_verdict *mine,
+                             const struct ferry_gone *gone);
+enum ferry_status ferry_segment_break_gone(struct ferry_segment *segment,
+                                           struct ferry_verdict *mine,
+                                           const struct ferry_gone *gone);
+
 /* The part of ferry_world_abort for one segment. */
 void ferry_segment_abort(struct ferry_segment *segment);
 

@@ -115,17 +115,31 @@ static inline bool may_put(struct ferry_segment *segment, int32_t peer,
 	        is_own(segment, source, bytes));
 }
 
+/* By fault injection, where ranks are threads. */
+static bool is_killed(struct ferry_segment *segment)
+{
+	struct ferry_fabric *fabric = segment->mem->fabric;
+
+	return fabric->ops->dead(fabric, segment->world->rank);
+}
+
 /* A fabric that fails ends the segment, like everything that fails. */
 static enum ferry_status put_failed(struct ferry_segment *segment,
                                     enum ferry_status status, int32_t peer)
 {
-	const struct ferry_verdict mine = {
+	struct ferry_verdict mine = {
 		.status = status,
 		.root = peer,
 		.slot = -1,
 		.token = -1,
 	};
+	struct ferry_gone gone;
 
+	if (status == FERRY_PEER && peer >= 0 && !is_killed(segment)) {
+		if (!ferry_segment_await_gone(segment, peer, &gone))
+			return ferry_segment_check(segment);
+		return ferry_segment_break_gone(segment, &mine, &gone);
+	}
 	return ferry_segment_break(segment, &mine, ferry_last_error());
 }
 

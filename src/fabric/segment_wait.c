@@ -62,34 +62,29 @@ static struct ferry_verdict verdict_of(const struct waiting *w,
 }
 
 /*
- * Has this peer gone without raising what is missing? Who gives a reason for
- * going is not a death: his verdict is dealt with as such.
+ * A rank that died or is not reached any more; one that closed in good order
+ * may have nothing to do.
  */
-static bool has_gone(struct waiting *w, int32_t peer, uint32_t *flags)
+static int32_t any_lost(struct waiting *w, struct ferry_gone *gone)
 {
-	struct ferry_segment *segment = w->segment;
-	struct ferry_fabric *fabric = segment->mem->fabric;
-
-	*flags = 0;
-	if (!ferry_segment_has_verdict(segment, peer) &&
-	    !fabric->ops->dead(fabric, peer))
-		return false;
-	if (!ferry_segment_has_verdict(segment, peer))
-		return true;
-	*flags = FERRY_VERDICT_CLOSED;
-	return segment->verdicts[peer].status == FERRY_OK;
-}
-
-/* A rank that died; one that closed in good order may have nothing to do. */
-static int32_t any_dead(struct waiting *w)
-{
-	uint32_t flags;
-
 	for (int32_t r = 0; r < w->segment->world->n_ranks; r++)
-		if (r != w->segment->world->rank && has_gone(w, r, &flags) &&
-		    !flags)
+		if (r != w->segment->world->rank &&
+		    ferry_segment_has_gone(w->segment, r, gone) &&
+		    gone->flags != FERRY_VERDICT_CLOSED)
 			return r;
 	return -1;
+}
+
+/* The rank for which this item is awaited in vain, -1: there is hope. */
+static int32_t gone_of(struct waiting *w, const struct ferry_wait_item *item,
+                       struct ferry_gone *gone)
+{
+	if (item->peer < 0)
+		return any_lost(w, gone);
+	if (!ferry_segment_has_gone(w->segment, item->peer, gone))
+		return -1;
+	/* Somebody else raises it, with whom he may still be connected. */
+	return item->relayed && gone->flags ? -1 : item->peer;
 }
 
 /* Has fault injection killed this rank, a thread? Then it waits no more. */
@@ -101,33 +96,27 @@ static bool killed(const struct waiting *w)
 }
 
 /*
- * Looks whether a rank that is missing will never come; fills in the verdict.
- * The counters are read once more after a death was seen: what the dead had
- * sent is there by then.
+ * Looks whether a rank that is missing will never come; fills in the verdict
+ * and how it has gone. The counters are read once more after a death was seen:
+ * what the dead had sent is there by then.
  */
-static bool find_gone(struct waiting *w, struct ferry_verdict *verdict)
+static bool find_gone(struct waiting *w, struct ferry_verdict *verdict,
+                      struct ferry_gone *gone)
 {
+	gone->flags = 0;
 	if (killed(w)) {
 		*verdict = verdict_of(w, FERRY_PEER, w->segment->world->rank);
 		return true;
 	}
 	for (int32_t i = w->first; i < w->n_items; i++) {
 		const struct ferry_wait_item *item = &w->items[i];
-		uint32_t flags = 0;
-		int32_t peer = item->peer;
+		int32_t peer = -1;
 
-		if (is_there(w, item))
-			continue;
-		if (peer < 0)
-			peer = any_dead(w);
-		else if (!has_gone(w, peer, &flags))
-			peer = -1;
-		if (flags && item->relayed)
-			peer = -1;
+		if (!is_there(w, item))
+			peer = gone_of(w, item, gone);
 		if (peer < 0 || is_there(w, item))
 			continue;
 		*verdict = verdict_of(w, FERRY_PEER, peer);
-		verdict->flags = flags;
 		return true;
 	}
 	return false;
@@ -163,11 +152,12 @@ static int32_t missing_rank(const struct waiting *w)
 static enum ferry_status give_up_asked(struct waiting *w)
 {
 	struct ferry_verdict mine;
+	struct ferry_gone gone;
 
-	if (!find_gone(w, &mine)) {
-		mine = verdict_of(w, FERRY_TIMEOUT, missing_rank(w));
-		mine.flags = FERRY_VERDICT_ASKED;
-	}
+	if (find_gone(w, &mine, &gone))
+		return ferry_segment_break_gone(w->segment, &mine, &gone);
+	mine = verdict_of(w, FERRY_TIMEOUT, missing_rank(w));
+	mine.flags = FERRY_VERDICT_ASKED;
 	return ferry_segment_break(w->segment, &mine, NULL);
 }
 
@@ -247,7 +237,8 @@ static __attribute__((noinline)) enum ferry_status wait_long(struct waiting *w)
 {
 	struct ferry_segment *segment = w->segment;
 	uint64_t slice = SLICE_LEAST_NS;
-	struct ferry_verdict gone;
+	struct ferry_verdict mine;
+	struct ferry_gone gone;
 
 	w->begin_ns = ferry_now_ns();
 	w->end_ns = w->begin_ns +
@@ -264,9 +255,9 @@ static __attribute__((noinline)) enum ferry_status wait_long(struct waiting *w)
 		const uint64_t now = ferry_now_ns();
 
 		if (now >= look_ns) {
-			if (find_gone(w, &gone))
-				return ferry_segment_break(segment, &gone,
-				                           NULL);
+			if (find_gone(w, &mine, &gone))
+				return ferry_segment_break_gone(segment, &mine,
+				                                &gone);
 			slice = (uint64_t)min_i64((int64_t)slice * 2,
 			                          SLICE_MOST_NS);
 			look_ns = now + slice;

@@ -13,6 +13,7 @@
 /* Smaller counts more. */
 enum verdict_class {
 	CLASS_DEATH,
+	CLASS_CUT,
 	CLASS_CONTENT,
 	CLASS_ABORT,
 	CLASS_TIMEOUT,
@@ -27,7 +28,7 @@ static enum verdict_class class_of(const struct ferry_verdict *v)
 	case FERRY_OK:
 		return CLASS_GOODBYE;
 	case FERRY_PEER:
-		return CLASS_DEATH;
+		return v->flags & FERRY_VERDICT_CUT ? CLASS_CUT : CLASS_DEATH;
 	case FERRY_ABORTED:
 		return CLASS_ABORT;
 	case FERRY_TIMEOUT:
@@ -77,7 +78,8 @@ static bool tells_of_death(const struct known *k, int32_t i, int32_t r)
 	const struct ferry_verdict *v = &k->verdicts[i];
 
 	return k->here[i] && i != r && v->root == r &&
-	       v->status == FERRY_PEER && !(v->flags & FERRY_VERDICT_CLOSED);
+	       v->status == FERRY_PEER &&
+	       !(v->flags & (FERRY_VERDICT_CLOSED | FERRY_VERDICT_CUT));
 }
 
 static bool is_called_dead(const struct known *k, int32_t r)
@@ -160,11 +162,28 @@ append(char *text, size_t bytes, const char *fmt, ...)
 	va_end(args);
 }
 
-static void append_cause(const struct ferry_verdict *v, char *text,
-                         size_t bytes)
+/* Both ends say the same. */
+static void append_cut(const struct ferry_verdict *v, const char *why,
+                       char *text, size_t bytes)
+{
+	const bool up = v->reporter < v->root;
+
+	append(text, bytes,
+	       "the connection between rank %" PRId32 " and rank %" PRId32
+	       " broke%s%s",
+	       up ? v->reporter : v->root, up ? v->root : v->reporter,
+	       why ? ": " : "", why ? why : "");
+}
+
+static void append_cause(const struct ferry_verdict *v, const char *why,
+                         char *text, size_t bytes)
 {
 	switch (v->status) {
 	case FERRY_PEER:
+		if (v->flags & FERRY_VERDICT_CUT) {
+			append_cut(v, why, text, bytes);
+			break;
+		}
 		append(text, bytes, "rank %" PRId32 " %s", v->root,
 		       v->flags & FERRY_VERDICT_CLOSED ? "closed its segment"
 		                                       : "died");
@@ -194,7 +213,8 @@ static void append_cause(const struct ferry_verdict *v, char *text,
 	}
 }
 
-void ferry_verdict_text(const struct ferry_verdict *v, char *text, size_t bytes)
+void ferry_verdict_text(const struct ferry_verdict *v, const char *why,
+                        char *text, size_t bytes)
 {
 	text[0] = 0;
 	if (v->phase != FERRY_PHASE_NONE)
@@ -203,7 +223,7 @@ void ferry_verdict_text(const struct ferry_verdict *v, char *text, size_t bytes)
 	if (v->slot >= 0)
 		append(text, bytes, "slot %" PRId32 ", dispatch %" PRIu64 ": ",
 		       v->slot, v->epoch);
-	append_cause(v, text, bytes);
+	append_cause(v, why, text, bytes);
 	append(text, bytes, " (noticed by rank %" PRId32 ")", v->reporter);
 }
 

@@ -159,3 +159,11 @@ bool ferry_wrap_dead(struct ferry_fabric *fabric, int32_t peer)
 
 	return inner->ops->dead(inner, peer);
 }
+
+bool ferry_wrap_cut(struct ferry_mem *mem, int32_t peer,
+                    char why[FERRY_REASON_BYTES])
+{
+	struct ferry_mem *inner = ferry_wrap_inner(mem);
+
+	return inner->ops->cut(inner, peer, why);
+}

@@ -54,5 +54,7 @@ enum ferry_status ferry_wrap_kick(struct ferry_mem *mem);
 bool ferry_wrap_flushed(struct ferry_mem *mem);
 bool ferry_wrap_progress(struct ferry_mem *mem);
 bool ferry_wrap_dead(struct ferry_fabric *fabric, int32_t peer);
+bool ferry_wrap_cut(struct ferry_mem *mem, int32_t peer,
+                    char why[FERRY_REASON_BYTES]);
 
 #endif

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Wrapper fault: does to a rank what FERRY_FAULT says, at its puts. Nothing
- * that it does is against the contract of a fabric, death and delay included:
+ * that it does is against the contract of a fabric, death, delay and broken
+ * connections included, where what is put is lost:
  * reorder keeps puts back until kick or flush, and then lets them go in any
  * order that the peer's capabilities allow.
  */
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +24,7 @@ struct fault_fabric {
 	struct ferry_faults faults;
 	uint64_t n_puts;
 	uint32_t killed;
+	uint32_t cut; /* the connection with faults.cut_peer has broken */
 };
 
 /* A put that is kept back. */
@@ -51,6 +54,11 @@ static enum ferry_status say_killed(struct ferry_world *world)
 	return ferry_fail(&world->ctx, FERRY_PEER,
 	                  "fault: this rank, %d, was killed by FERRY_FAULT",
 	                  world->rank);
+}
+
+static bool is_cut(struct fault_fabric *f, int32_t peer)
+{
+	return peer == f->faults.cut_peer && load_seq_u32(&f->cut);
 }
 
 /* A process dies in earnest; a thread only looks dead, and learns it. */
@@ -86,6 +94,8 @@ static enum ferry_status disturb(struct fault_fabric *f)
 		pause_us(faults->stall_ms * 1000);
 	if (faults->delay_us)
 		pause_us(faults->delay_us);
+	if (faults->cut_peer >= 0 && n >= faults->cut_after)
+		store_seq_u32(&f->cut, 1);
 	return FERRY_OK;
 }
 
@@ -128,7 +138,7 @@ static enum ferry_status put(struct ferry_mem *mem, int32_t peer, size_t offset,
 	struct fault_mem *m = (struct fault_mem *)mem;
 	enum ferry_status status = disturb(fault(mem));
 
-	if (status != FERRY_OK)
+	if (status != FERRY_OK || is_cut(fault(mem), peer))
 		return status;
 	if (!fault(mem)->faults.reorder)
 		return ferry_wrap_put(mem, peer, offset, source, bytes, signal);
@@ -185,10 +195,19 @@ static void mem_destroy(struct ferry_mem *mem)
 	ferry_wrap_mem_destroy(mem);
 }
 
+static bool cut(struct ferry_mem *mem, int32_t peer,
+                char why[FERRY_REASON_BYTES])
+{
+	if (!is_cut(fault(mem), peer))
+		return ferry_wrap_cut(mem, peer, why);
+	snprintf(why, FERRY_REASON_BYTES, "cut by FERRY_FAULT");
+	return true;
+}
+
 static const struct ferry_fabric_ops fault_ops = {
 	.size = sizeof(struct ferry_fabric_ops),
 	.name = "fault",
-	.summary = "wrapper that kills, stalls, delays and reorders",
+	.summary = "wrapper that kills, stalls, delays, reorders and cuts",
 	.probe = ferry_wrap_probe,
 	.open = ferry_wrap_open,
 	.close = ferry_wrap_close,
@@ -205,6 +224,7 @@ static const struct ferry_fabric_ops fault_ops = {
 	.flushed = flushed,
 	.progress = ferry_wrap_progress,
 	.dead = ferry_wrap_dead,
+	.cut = cut,
 };
 
 enum ferry_status ferry_fabric_wrap_fault(struct ferry_world *world,

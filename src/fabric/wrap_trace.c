@@ -63,6 +63,7 @@ static const struct ferry_fabric_ops trace_ops = {
 	.flushed = ferry_wrap_flushed,
 	.progress = ferry_wrap_progress,
 	.dead = ferry_wrap_dead,
+	.cut = ferry_wrap_cut,
 };
 
 enum ferry_status ferry_fabric_wrap_trace(struct ferry_world *world,

@@ -21,7 +21,8 @@ static void test_status(void **state)
 	                    "FERRY_INTERNAL");
 	assert_string_equal(ferry_status_name((enum ferry_status) - 99),
 	                    "FERRY_?");
-	assert_string_equal(ferry_status_text(FERRY_PEER), "a peer died");
+	assert_string_equal(ferry_status_text(FERRY_PEER),
+	                    "a peer died or is out of reach");
 	assert_string_equal(ferry_status_text((enum ferry_status)7),
 	                    "unknown status");
 	/* Values are for ever. */

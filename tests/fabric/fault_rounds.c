@@ -2,6 +2,7 @@
 /* Rounds of signals among ranks, one of which may fail. */
 #include "fault_rounds.h"
 
+#include <stdio.h>
 #include <time.h>
 
 #include "core/clock.h"
@@ -86,5 +87,7 @@ void fault_expect_failure(struct rank *rank, struct ferry_segment *s,
 	if (root >= 0)
 		RANKS_EQ(error.root_rank, root);
 	board->roots[rank->rank] = error.root_rank;
+	snprintf(board->texts[rank->rank], sizeof(board->texts[0]), "%.*s",
+	         (int)sizeof(board->texts[0]) - 1, error.text);
 	expect_broken(s, error.text);
 }

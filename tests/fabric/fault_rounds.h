@@ -11,6 +11,7 @@ struct fault_board {
 	int32_t roots[RANKS_MAX];
 	uint64_t decided_ns[RANKS_MAX];
 	uint64_t told_ns[RANKS_MAX];
+	char texts[RANKS_MAX][256];
 };
 
 void fault_pause_ms(int64_t ms);

@@ -33,11 +33,21 @@ static void test_meaning(void **state)
 		assert_int_equal(f.stall_after, 0);
 		assert_int_equal(f.delay_us, 50);
 		assert_int_equal(f.reorder, rank == 3);
+		assert_int_equal(f.cut_peer, -1);
 	}
 	assert_true(read_good("kill:rank=0", 0).kill);
 	assert_true(read_good("reorder", 2).reorder);
 	assert_int_equal(read_good("stall:rank=3,ms=1,after=7", 3).stall_after,
 	                 7);
+	for (int32_t rank = 0; rank < 4; rank++) {
+		const struct ferry_faults f =
+			read_good("cut:rank=2,peer=1,after=5", rank);
+
+		assert_int_equal(f.cut_peer, rank == 1   ? 2
+		                             : rank == 2 ? 1
+		                                         : -1);
+		assert_int_equal(f.cut_after, f.cut_peer >= 0 ? 5 : 0);
+	}
 	assert_false(read_good("", 0).kill);
 	assert_false(read_good(" ; ", 0).reorder);
 }
@@ -56,6 +66,8 @@ static void test_refusals(void **state)
 		{"kill:rank=1,", "allowed is kill:rank=R[,after=N]"},
 		{"kill:rank=1,,after=2", "allowed is kill:rank=R[,after=N]"},
 		{"kill:rank=4", "'kill:rank=4', allowed are ranks 0..3"},
+		{"cut:rank=1", "allowed is cut:rank=R,peer=P[,after=N]"},
+		{"cut:rank=1,peer=4", "allowed are ranks 0..3"},
 		{"stall:rank=1", "allowed is stall:rank=R,ms=N[,after=N]"},
 		{"stall:rank=1,ms=99999999999",
 	         "allowed is stall:rank=R,ms=N[,after=N]"},

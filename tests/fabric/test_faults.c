@@ -230,6 +230,53 @@ static void test_stalls(void **state)
 	run(*state, how, "stall:rank=2,ms=1600,after=30", stalls);
 }
 
+/* The connection of ranks 1 and 2 breaks: both live, and nobody says more. */
+static void cut(struct rank *rank)
+{
+	const struct fault_board *board = rank->shared;
+	struct ferry_segment *s = fault_open_segment(rank);
+	int64_t took_ms;
+	const enum ferry_status status = fault_rounds(rank, s, 1000, &took_ms);
+
+	RANKS_CHECK(took_ms < DEATH_MS);
+	fault_expect_failure(rank, s, status, FERRY_PEER, -1);
+	ranks_meet(0, rank->n_ranks);
+	for (int32_t r = 0; r < rank->n_ranks; r++) {
+		RANKS_EQ(board->roots[r], board->roots[0]);
+		RANKS_TEXT(board->texts[r], board->texts[0]);
+	}
+	RANKS_CHECK(board->roots[0] == 1 || board->roots[0] == 2);
+	RANKS_TEXT(board->texts[0],
+	           ": the connection between rank 1 and rank 2 broke: cut by "
+	           "FERRY_FAULT (noticed by rank ");
+}
+
+static void test_cut(void **state)
+{
+	const struct ranks how = {.n_ranks = 4};
+
+	run(*state, how, "cut:rank=2,peer=1,after=30", cut);
+}
+
+/* Nobody is there to pass on what the other end has found. */
+static void cut_alone(struct rank *rank)
+{
+	struct ferry_segment *s = fault_open_segment(rank);
+	int64_t took_ms;
+	const enum ferry_status status = fault_rounds(rank, s, 1000, &took_ms);
+
+	RANKS_CHECK(took_ms < DEATH_MS);
+	fault_expect_failure(rank, s, status, FERRY_PEER, -1);
+	RANKS_TEXT(ferry_last_error(), ": the connection between rank 0 and "
+	                               "rank 1 broke: cut by FERRY_FAULT");
+}
+
+static void test_cut_alone(void **state)
+{
+	run(*state, (struct ranks){.n_ranks = 2}, "cut:rank=0,peer=1,after=9",
+	    cut_alone);
+}
+
 static void *abort_soon(void *world)
 {
 	fault_pause_ms(20);
@@ -508,6 +555,8 @@ static const struct fault_test {
 	{"killed", test_killed},
 	{"two_killed", test_two_killed},
 	{"stalls", test_stalls},
+	{"cut", test_cut},
+	{"cut_alone", test_cut_alone},
 	{"aborted", test_aborted},
 	{"learns_late", test_learns_late},
 	{"leaves", test_leaves},

@@ -17,7 +17,7 @@
 
 #include "conformance.h"
 
-enum { N_SIGNALS = 65, ARRIVALS = 28672, ENOUGH_FILES = 64 };
+enum { N_SIGNALS = 65, ARRIVALS = 28672, ENOUGH_FILES = 64, LIVES = 25 };
 
 static void refused(const char *options, const char *text)
 {
@@ -137,6 +137,40 @@ static void test_no_files_left(void **state)
 	ferry_world_close(world);
 }
 
+/*
+ * Segments close while others are in use, and nobody waits for anybody: the
+ * end of a connection is seen before, or after, the last word that came over
+ * it. Over sockets each of two ranks has a connection of its own.
+ */
+static void many_lives(struct rank *rank)
+{
+	struct ferry_segment *s = NULL;
+
+	RANKS_OK(ferry_segment_open(rank->world, 4096, 1, &s));
+	for (uint64_t life = 1; life <= LIVES; life++) {
+		struct ferry_segment *brief = NULL;
+
+		RANKS_OK(ferry_segment_open(rank->world, 4096, 1, &brief));
+		ferry_segment_close(brief);
+		for (int32_t r = 0; r < rank->n_ranks; r++)
+			RANKS_OK(ferry_segment_signal(s, r, 0));
+		RANKS_OK(ferry_segment_kick(s));
+		RANKS_OK(ferry_segment_wait(s, 0,
+		                            life * (uint64_t)rank->n_ranks));
+	}
+	ferry_segment_close(s);
+}
+
+static void test_many_lives(void **state)
+{
+	(void)state;
+	ranks_run(&(struct ranks){.n_ranks = 5,
+	                          .fabric = "ofi",
+	                          .options = "OFI_PROVIDER=sockets",
+	                          .kind = RANKS_PROCESSES},
+	          many_lives);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -144,6 +178,7 @@ int main(void)
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_no_files_left),
 		cmocka_unit_test(test_many_arrive),
+		cmocka_unit_test(test_many_lives),
 	};
 
 	return cmocka_run_group_tests_name("ofi", tests, NULL, NULL);

@@ -44,14 +44,16 @@ static void expect(const struct ferry_verdict *verdicts, int32_t n,
 static void test_classes(void **state)
 {
 	struct ferry_verdict v[] = {
-		make(FERRY_PEER, 3, 0),    make(FERRY_RANGE, 3, 0),
-		make(FERRY_ABORTED, 3, 0), make(FERRY_TIMEOUT, 3, 0),
-		make(FERRY_TIMEOUT, 3, 0), make(FERRY_TIMEOUT, -1, 0),
+		make(FERRY_PEER, 3, 0),     make(FERRY_PEER, 3, 0),
+		make(FERRY_RANGE, 3, 0),    make(FERRY_ABORTED, 3, 0),
+		make(FERRY_TIMEOUT, 3, 0),  make(FERRY_TIMEOUT, 3, 0),
+		make(FERRY_TIMEOUT, -1, 0),
 	};
 	enum { N = sizeof(v) / sizeof(*v) };
 
 	(void)state;
-	v[4].flags = FERRY_VERDICT_ASKED;
+	v[1].flags = FERRY_VERDICT_CUT;
+	v[5].flags = FERRY_VERDICT_ASKED;
 	for (int i = 0; i < N; i++)
 		v[i].epoch = (uint64_t)(N - i); /* a later class is earlier */
 	for (int i = 0; i < N; i++)
@@ -177,6 +179,9 @@ static void test_cut_short(void **state)
 	/* A rank that has closed has told all that it had to tell. */
 	v[2].flags = FERRY_VERDICT_CLOSED;
 	v[3] = make(FERRY_PEER, 1, 3);
+	expect(v, 4, 3);
+	/* So has one with whom only a connection broke. */
+	v[2].flags = FERRY_VERDICT_CUT;
 	expect(v, 4, 3);
 }
 
@@ -308,18 +313,28 @@ static void test_texts(void **state)
 	v.phase = FERRY_PHASE_COMBINE_RECV;
 	v.slot = 1;
 	v.epoch = 17;
-	ferry_verdict_text(&v, text, sizeof(text));
+	ferry_verdict_text(&v, NULL, text, sizeof(text));
 	assert_string_equal(text, "combine_recv: slot 1, dispatch 17: rank 2 "
 	                          "died (noticed by rank 1)");
 	v.flags = FERRY_VERDICT_CLOSED;
-	ferry_verdict_text(&v, text, sizeof(text));
+	ferry_verdict_text(&v, NULL, text, sizeof(text));
 	assert_string_equal(text, "combine_recv: slot 1, dispatch 17: rank 2 "
 	                          "closed its segment (noticed by rank 1)");
+	v.flags = FERRY_VERDICT_CUT;
+	ferry_verdict_text(&v, "verbs: no route", text, sizeof(text));
+	assert_string_equal(text, "combine_recv: slot 1, dispatch 17: the "
+	                          "connection between rank 1 and rank 2 broke: "
+	                          "verbs: no route (noticed by rank 1)");
+	v = make(FERRY_PEER, 0, 1);
+	v.flags = FERRY_VERDICT_CUT;
+	ferry_verdict_text(&v, NULL, text, sizeof(text));
+	assert_string_equal(text, "the connection between rank 0 and rank 1 "
+	                          "broke (noticed by rank 1)");
 	v = make(FERRY_TIMEOUT, -1, 3);
-	ferry_verdict_text(&v, text, sizeof(text));
+	ferry_verdict_text(&v, NULL, text, sizeof(text));
 	assert_string_equal(text, "gave up waiting, and no rank is known to be "
 	                          "missing (noticed by rank 3)");
-	ferry_verdict_text(&v, tiny, sizeof(tiny));
+	ferry_verdict_text(&v, NULL, tiny, sizeof(tiny));
 	assert_string_equal(tiny, "gave up");
 }
 

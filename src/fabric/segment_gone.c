@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * In what way a peer has gone, if it has. Three things have words of their own:
+ * a death, which the machine or the boot connection knows of, a segment that
+ * was closed in good order, and a connection that broke, whose other end may
+ * well live.
+ */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "../core/clock.h"
+#include "segment_break.h"
+#include "verdict.h"
+
+enum {
+	NEWS_MS = 1000, /* a fabric takes less to say what became of a peer */
+	NAP_US = 1000,
+};
+
+/*
+ * Who gives another reason for going has not gone: his verdict is dealt with
+ * as such.
+ */
+bool ferry_segment_has_gone(struct ferry_segment *segment, int32_t peer,
+                            struct ferry_gone *gone)
+{
+	struct ferry_mem *mem = segment->mem;
+	struct ferry_fabric *fabric = mem->fabric;
+	const bool died = fabric->ops->dead(fabric, peer);
+	const bool cut = mem->ops->cut(mem, peer, gone->why);
+
+	/* The last word of the dead may have come before the news. */
+	gone->flags = FERRY_VERDICT_CLOSED;
+	if (ferry_segment_has_verdict(segment, peer))
+		return segment->verdicts[peer].status == FERRY_OK;
+	gone->flags = cut && !died ? FERRY_VERDICT_CUT : 0;
+	return cut || died;
+}
+
+bool ferry_segment_await_gone(struct ferry_segment *segment, int32_t peer,
+                              struct ferry_gone *gone)
+{
+	const uint64_t deadline = ferry_deadline_ns(NEWS_MS);
+
+	while (!ferry_segment_has_verdict(segment, peer)) {
+		if (ferry_segment_has_gone(segment, peer, gone))
+			return gone->flags != FERRY_VERDICT_CLOSED;
+		if (ferry_now_ns() >= deadline) {
+			gone->flags = FERRY_VERDICT_CUT;
+			snprintf(gone->why, sizeof(gone->why), "%s",
+			         ferry_last_error());
+			return true;
+		}
+		usleep(NAP_US);
+	}
+	return false;
+}
+
+/* The words of the reporter, where what everybody can make of it is less. */
+static const char *words(const struct ferry_segment *segment,
+                         struct ferry_verdict *mine,
+                         const struct ferry_gone *gone, char *text,
+                         size_t bytes)
+{
+	mine->reporter = segment->world->rank;
+	mine->flags |= gone->flags;
+	if (!(gone->flags & FERRY_VERDICT_CUT))
+		return NULL;
+	ferry_verdict_text(mine, gone->why, text, bytes);
+	return text;
+}
+
+void ferry_segment_tell_gone(struct ferry_segment *segment,
+                             struct ferry_verdict *mine,
+                             const struct ferry_gone *gone)
+{
+	char text[sizeof(mine->text)];
+
+	ferry_segment_tell(segment, mine,
+	                   words(segment, mine, gone, text, sizeof(text)));
+}
+
+enum ferry_status ferry_segment_break_gone(struct ferry_segment *segment,
+                                           struct ferry_verdict *mine,
+                                           const struct ferry_gone *gone)
+{
+	char text[sizeof(mine->text)];
+
+	return ferry_segment_break(
+		segment, mine, words(segment, mine, gone, text, sizeof(text)));
+}
