@@ -111,25 +111,24 @@ static int64_t print_cell(const struct bench_run *run,
 	return wrong;
 }
 
-double bench_raw_share(const struct bench_run *run,
-                       const struct bench_cell *cell, int phase, bool wire_part)
-{
-	const int n = (int)run->options->rounds;
-	const double own = bench_merge(cell->rounds[0], n).phase[phase].p50_us;
-	const double raw = bench_merge(cell->rounds[1], n).phase[phase].p50_us;
-	const double floor_us =
-		(double)cell->bytes.floor[phase] / run->copy.best * 1e6;
-	const double rest = wire_part ? own - floor_us : own;
-
-	return rest > 0 ? raw / rest : 0;
-}
-
 static double p50_of(const struct bench_run *run, const struct bench_cell *cell,
                      int impl, int phase)
 {
 	return bench_merge(cell->rounds[impl], (int)run->options->rounds)
 	        .phase[phase]
 	        .p50_us;
+}
+
+double bench_raw_share(const struct bench_run *run,
+                       const struct bench_cell *cell, int phase, bool wire_part)
+{
+	const double own = p50_of(run, cell, 0, phase);
+	const double raw = p50_of(run, cell, 1, phase);
+	const double floor_us =
+		(double)cell->bytes.floor[phase] / run->copy.best * 1e6;
+	const double rest = wire_part ? own - floor_us : own;
+
+	return rest > 0 ? raw / rest : 0;
 }
 
 /* "# 128 tokens: dispatch 61 % (wire part 72 %), ... of raw writes' speed" */
