@@ -101,6 +101,16 @@ void program_free(struct program *program)
 	free(program->err);
 }
 
+void program_refuses(const char *line, int status, const char *words)
+{
+	struct program p = program_run(line);
+
+	if (p.status != status || !strstr(p.err, words) || p.out[0])
+		fail_msg("%s: status %d, not %d, or no '%s': %s%s", line,
+		         p.status, status, words, p.err, p.out);
+	program_free(&p);
+}
+
 pid_t program_start(const char *const *words, int *out)
 {
 	int ends[2];

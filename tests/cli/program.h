@@ -33,6 +33,9 @@ void program_free(struct program *program);
  */
 struct program program_run_or_skip(const char *line);
 
+/* A line that is refused: exit status, words on stderr, nothing on stdout. */
+void program_refuses(const char *line, int status, const char *words);
+
 /* Starts without waiting; *out reads its stdout and stderr. */
 pid_t program_start(const char *const *words, int *out);
 

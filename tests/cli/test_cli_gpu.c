@@ -8,38 +8,32 @@
 #include "cli_cmocka.h"
 #include "program.h"
 
-/* The exit status, and words that stderr must have. */
-static void expect(const char *line, int status, const char *words)
-{
-	struct program p = program_run(line);
-
-	if (p.status != status || !strstr(p.err, words))
-		fail_msg("%s: status %d: %s", line, p.status, p.err);
-	program_free(&p);
-}
-
 static void test_options_of_gpus(void **state)
 {
 	(void)state;
-	expect("bench --sweep", 2, "--sweep needs --device cuda");
-	expect("bench --path lines", 2, "--path needs --device cuda");
-	expect("bench --max-sms 8", 2, "--max-sms needs --device cuda");
-	expect("bench --no-graph", 2, "--no-graph needs --device cuda");
-	expect("bench --figures all", 2, "--figures needs --device cuda");
-	expect("bench --baseline nccl", 2, "nccl needs --device cuda");
-	expect("bench --device gpu", 2, "allowed is cpu, cuda");
+	program_refuses("bench --sweep", 2, "--sweep needs --device cuda");
+	program_refuses("bench --path lines", 2, "--path needs --device cuda");
+	program_refuses("bench --max-sms 8", 2,
+	                "--max-sms needs --device cuda");
+	program_refuses("bench --no-graph", 2,
+	                "--no-graph needs --device cuda");
+	program_refuses("bench --figures all", 2,
+	                "--figures needs --device cuda");
+	program_refuses("bench --baseline nccl", 2, "nccl needs --device cuda");
+	program_refuses("bench --device gpu", 2, "allowed is cpu, cuda");
 }
 
 static void test_options_that_clash(void **state)
 {
 	(void)state;
-	expect("bench --device cuda --open", 2, "--open is for --device cpu");
-	expect("bench --device cuda --baseline mpi", 2,
-	       "nccl and nvshmem are for cuda");
-	expect("bench --device cuda --graph --no-graph", 2,
-	       "--graph and --no-graph exclude each other");
-	expect("bench --device cuda --threads --processes", 2,
-	       "--threads and --processes exclude each other");
+	program_refuses("bench --device cuda --open", 2,
+	                "--open is for --device cpu");
+	program_refuses("bench --device cuda --baseline mpi", 2,
+	                "nccl and nvshmem are for cuda");
+	program_refuses("bench --device cuda --graph --no-graph", 2,
+	                "--graph and --no-graph exclude each other");
+	program_refuses("bench --device cuda --threads --processes", 2,
+	                "--threads and --processes exclude each other");
 }
 
 /* Without GPUs: a refusal with the reason. With them: nothing wrong. */

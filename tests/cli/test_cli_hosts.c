@@ -173,13 +173,8 @@ static void test_usage(void **state)
 	};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-		struct program p = program_run(bad[i][0]);
-
-		assert_int_equal(p.status, 2);
-		assert_contains(p.err, bad[i][1]);
-		program_free(&p);
-	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		program_refuses(bad[i][0], 2, bad[i][1]);
 }
 
 int main(void)

@@ -75,14 +75,8 @@ static void test_refusals(void **state)
 	};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-		struct program p = program_run(bad[i][0]);
-
-		assert_int_equal(p.status, 2);
-		assert_contains(p.err, bad[i][1]);
-		assert_string_equal(p.out, "");
-		program_free(&p);
-	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		program_refuses(bad[i][0], 2, bad[i][1]);
 }
 
 static void test_measure(void **state)
@@ -225,11 +219,8 @@ static void test_trace(void **state)
 	cJSON_Delete(d);
 	snprintf(line, sizeof(line),
 	         "model --trace %s/t.bin --ranks 2 --tokens 5", folder);
-	struct program p = program_run(line);
-
-	assert_int_equal(p.status, 1);
-	assert_contains(p.err, "2 ranks of 5 tokens need 10 tokens, it has 8");
-	program_free(&p);
+	program_refuses(line, 1,
+	                "2 ranks of 5 tokens need 10 tokens, it has 8");
 	snprintf(line, sizeof(line), "rm -r %s", folder);
 	assert_int_equal(system(line), 0);
 }

@@ -66,10 +66,7 @@ static void test_info_links(void **state)
 	assert_contains(p.out, "# bandwidth, GB/s, from row to column\n");
 	assert_contains(p.out, "\n       1     ");
 	program_free(&p);
-	p = program_run("info --links --fabric shn");
-	assert_int_equal(p.status, 2);
-	assert_contains(p.err, "did you mean 'shm'?");
-	program_free(&p);
+	program_refuses("info --links --fabric shn", 2, "did you mean 'shm'?");
 }
 
 static void check_row(const cJSON *row, const char *phase, const char *impl)
@@ -147,12 +144,8 @@ static void test_bench_hosts(void **state)
 		                 4 * 2 * (128 + 40 * 4 * 8));
 	}
 	cJSON_Delete(d);
-	struct program p =
-		program_run("bench --combine per-host --baseline mpi");
-
-	assert_int_equal(p.status, 2);
-	assert_contains(p.err, "--combine per-host has no --baseline");
-	program_free(&p);
+	program_refuses("bench --combine per-host --baseline mpi", 2,
+	                "--combine per-host has no --baseline");
 }
 
 /* Every type, combine, layout and routing, each with several others. */
@@ -337,15 +330,9 @@ static void test_bench_raw(void **state)
 		}
 		cJSON_Delete(d);
 	}
-	struct program p = program_run("bench --raw --open");
-
-	assert_int_equal(p.status, 2);
-	assert_contains(p.err, "--open has no --raw");
-	program_free(&p);
-	p = program_run("bench --raw --device cuda");
-	assert_int_equal(p.status, 2);
-	assert_contains(p.err, "--raw is for --device cpu");
-	program_free(&p);
+	program_refuses("bench --raw --open", 2, "--open has no --raw");
+	program_refuses("bench --raw --device cuda", 2,
+	                "--raw is for --device cpu");
 }
 
 static void test_mpi_tcp(void **state)

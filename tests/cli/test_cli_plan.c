@@ -330,16 +330,6 @@ static void test_text_of_many(void **state)
 	program_free(&p);
 }
 
-static void refuse(const char *line, int status, const char *message)
-{
-	struct program p = program_run(line);
-
-	assert_int_equal(p.status, status);
-	assert_contains(p.err, message);
-	assert_string_equal(p.out, "");
-	program_free(&p);
-}
-
 /* Another placement than the loads, or the options, are for. */
 static void test_other_placement(void **state)
 {
@@ -350,14 +340,18 @@ static void test_other_placement(void **state)
 	write_file("plan_cut.txt", "ferry placement 1\n"
 	                           "experts 2 ranks 2 split exact version 1\n"
 	                           "0: 0\n1: 1");
-	refuse("plan --generate lognormal:1 --experts 4 --placement "
-	       "plan_fit.txt --ranks 4",
-	       2, "--placement plan_fit.txt has 2 ranks, --ranks is 4");
-	refuse("plan --generate lognormal:1 --placement plan_fit.txt", 2,
-	       "--placement plan_fit.txt has 4 experts, the loads have 128");
-	refuse("plan --generate lognormal:1 --placement plan_cut.txt", 1,
-	       "plan_cut.txt: placement text: line 4, column 5: expected a new "
-	       "line, found the end");
+	program_refuses("plan --generate lognormal:1 --experts 4 --placement "
+	                "plan_fit.txt --ranks 4",
+	                2,
+	                "--placement plan_fit.txt has 2 ranks, --ranks is 4");
+	program_refuses(
+		"plan --generate lognormal:1 --placement plan_fit.txt", 2,
+		"--placement plan_fit.txt has 4 experts, the loads have 128");
+	program_refuses("plan --generate lognormal:1 --placement plan_cut.txt",
+	                1,
+	                "plan_cut.txt: placement text: line 4, column 5: "
+	                "expected a new "
+	                "line, found the end");
 	unlink("plan_fit.txt");
 	unlink("plan_cut.txt");
 }
@@ -369,30 +363,37 @@ static void test_refusals(void **state)
 	write_file("plan_place.txt", "ferry placement 1\n"
 	                             "experts 4 ranks 2 split exact version 1\n"
 	                             "0: 0 1\n1: 2 2\n");
-	refuse("plan", 2, "ferry plan: give a file of loads, or --generate");
-	refuse("plan --loads plan_bad.csv", 1,
-	       "ferry plan: plan_bad.csv:1: column 2 (load) is 'x', allowed is "
-	       "a whole number 0..1099511627776");
-	refuse("plan --generate lognormal:1 --experts 4 --ranks 8", 2,
-	       "--ranks is 8, allowed is at most the 4 experts");
-	refuse("plan --generate lognormal:1 --speed 1,2", 2,
-	       "--speed has 2 numbers, there are 8 ranks");
-	refuse("plan --generate maps:/nowhere", 1,
-	       "ferry plan: /nowhere: No such file or directory");
-	refuse("plan --generate lognormal:1 --placement plan_place.txt", 1,
-	       "ferry plan: plan_place.txt: ");
-	refuse("plan --loads plan_bad.csv --generate zipf:2", 2,
-	       "give a file of loads, or --generate");
-	refuse("plan --generate foo", 2,
-	       "ferry plan: --generate is 'foo', allowed are lognormal:0..5, "
-	       "zipf:1..128, maps:FOLDER");
-	refuse("plan --generate lognormal:1 --out - --json", 2,
-	       "--out - does not go with --json, which has the placement");
-	refuse("plan --generate lognormal:1 --gamma 100.1 --rule sorted", 2,
-	       "--gamma is '100.1', allowed is a number 0..100");
-	refuse("plan --generate lognormal:1 --speed 1,1,1,x,1,1,1,1", 2,
-	       "--speed of rank 3 is 'x', allowed is a whole number "
-	       "1..1000000");
+	program_refuses("plan", 2,
+	                "ferry plan: give a file of loads, or --generate");
+	program_refuses("plan --loads plan_bad.csv", 1,
+	                "ferry plan: plan_bad.csv:1: column 2 (load) is 'x', "
+	                "allowed is "
+	                "a whole number 0..1099511627776");
+	program_refuses("plan --generate lognormal:1 --experts 4 --ranks 8", 2,
+	                "--ranks is 8, allowed is at most the 4 experts");
+	program_refuses("plan --generate lognormal:1 --speed 1,2", 2,
+	                "--speed has 2 numbers, there are 8 ranks");
+	program_refuses("plan --generate maps:/nowhere", 1,
+	                "ferry plan: /nowhere: No such file or directory");
+	program_refuses(
+		"plan --generate lognormal:1 --placement plan_place.txt", 1,
+		"ferry plan: plan_place.txt: ");
+	program_refuses("plan --loads plan_bad.csv --generate zipf:2", 2,
+	                "give a file of loads, or --generate");
+	program_refuses(
+		"plan --generate foo", 2,
+		"ferry plan: --generate is 'foo', allowed are lognormal:0..5, "
+		"zipf:1..128, maps:FOLDER");
+	program_refuses(
+		"plan --generate lognormal:1 --out - --json", 2,
+		"--out - does not go with --json, which has the placement");
+	program_refuses(
+		"plan --generate lognormal:1 --gamma 100.1 --rule sorted", 2,
+		"--gamma is '100.1', allowed is a number 0..100");
+	program_refuses("plan --generate lognormal:1 --speed 1,1,1,x,1,1,1,1",
+	                2,
+	                "--speed of rank 3 is 'x', allowed is a whole number "
+	                "1..1000000");
 	unlink("plan_bad.csv");
 	unlink("plan_place.txt");
 }

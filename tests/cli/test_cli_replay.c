@@ -336,13 +336,9 @@ static void test_start_from_file(void **state)
 	assert_true(figure("--trace replay_start.csv --ranks 2 --policy fixed "
 	                   "--start replay_start.txt",
 	                   "ratio_mean") == 1);
-	struct program p =
-		program_run("replay --trace replay_start.csv --ranks "
-	                    "4 --start replay_start.txt");
-
-	assert_int_equal(p.status, 2);
-	assert_contains(p.err, "has 2 ranks and 4 experts, --ranks is 4");
-	program_free(&p);
+	program_refuses("replay --trace replay_start.csv --ranks 4 "
+	                "--start replay_start.txt",
+	                2, "has 2 ranks and 4 experts, --ranks is 4");
 	unlink("replay_start.csv");
 	unlink("replay_start.txt");
 }
@@ -428,53 +424,49 @@ static void test_any_name_of_tensors(void **state)
 	}
 }
 
-static void refuse(const char *line, int status, const char *message)
-{
-	struct program p = program_run(line);
-
-	assert_int_equal(p.status, status);
-	assert_contains(p.err, message);
-	assert_string_equal(p.out, "");
-	program_free(&p);
-}
-
 static void test_refusals(void **state)
 {
 	(void)state;
-	refuse("replay", 2,
-	       "ferry replay: give a file of loads, or --generate");
-	refuse("replay --trace /nowhere.csv", 1,
-	       "ferry replay: /nowhere.csv: No such file or directory");
-	refuse("replay --generate lognormal:1 --policy fixed,best", 2,
-	       "--policy has 'best', allowed are fixed (ferry prefill's off), "
-	       "eplb, freebalance, ferry, each once, or all");
-	refuse("replay --generate lognormal:1 --balance ferry", 2,
-	       "unknown option --balance, did you mean --policy?");
-	refuse("replay --generate lognormal:1 --policy "
-	       "fixed,eplb,fixed",
-	       2, "each once, or all");
-	refuse("replay --generate lognormal:1 --steps 0", 2,
-	       "--steps is '0', allowed is by-task, mixed, a number of tokens, "
-	       "or mixed:NUMBER");
-	refuse("replay --generate lognormal:1 --predict noise:1.5", 2,
-	       "--predict is 'noise:1.5', allowed is exact, noise:0..1, file");
-	refuse("replay --generate lognormal:1 --predict file", 2,
-	       "--predict file: lognormal:1 has no predicted_ids");
-	refuse("replay --generate lognormal:1 --experts 4 --ranks 5", 2,
-	       "--ranks is 5, allowed is at most the 4 experts");
-	refuse("replay --generate lognormal:1 --window-us 100", 2,
-	       "--window-us needs --expert-bytes");
-	refuse("replay --generate lognormal:1 --fill", 2,
-	       "--fill needs spare slots: --replicas");
-	refuse("replay --generate lognormal:1 --gamma x", 2,
-	       "--gamma is 'x', allowed is a number 0..100");
-	refuse("replay --generate lognormal:1 --threshold 0.9", 2,
-	       "--threshold is '0.9', allowed is a number 1..1000000, of "
-	       "max/mean");
-	refuse("replay --generate lognormal:1 --threshold 1000001", 2,
-	       "allowed is a number 1..1000000");
-	refuse("replay --generate lognormal:9", 2,
-	       "--generate is 'lognormal:9', allowed are lognormal:0..5");
+	program_refuses("replay", 2,
+	                "ferry replay: give a file of loads, or --generate");
+	program_refuses(
+		"replay --trace /nowhere.csv", 1,
+		"ferry replay: /nowhere.csv: No such file or directory");
+	program_refuses(
+		"replay --generate lognormal:1 --policy fixed,best", 2,
+		"--policy has 'best', allowed are fixed (ferry prefill's off), "
+		"eplb, freebalance, ferry, each once, or all");
+	program_refuses("replay --generate lognormal:1 --balance ferry", 2,
+	                "unknown option --balance, did you mean --policy?");
+	program_refuses("replay --generate lognormal:1 --policy "
+	                "fixed,eplb,fixed",
+	                2, "each once, or all");
+	program_refuses("replay --generate lognormal:1 --steps 0", 2,
+	                "--steps is '0', allowed is by-task, mixed, a number "
+	                "of tokens, "
+	                "or mixed:NUMBER");
+	program_refuses(
+		"replay --generate lognormal:1 --predict noise:1.5", 2,
+		"--predict is 'noise:1.5', allowed is exact, noise:0..1, file");
+	program_refuses("replay --generate lognormal:1 --predict file", 2,
+	                "--predict file: lognormal:1 has no predicted_ids");
+	program_refuses("replay --generate lognormal:1 --experts 4 --ranks 5",
+	                2, "--ranks is 5, allowed is at most the 4 experts");
+	program_refuses("replay --generate lognormal:1 --window-us 100", 2,
+	                "--window-us needs --expert-bytes");
+	program_refuses("replay --generate lognormal:1 --fill", 2,
+	                "--fill needs spare slots: --replicas");
+	program_refuses("replay --generate lognormal:1 --gamma x", 2,
+	                "--gamma is 'x', allowed is a number 0..100");
+	program_refuses(
+		"replay --generate lognormal:1 --threshold 0.9", 2,
+		"--threshold is '0.9', allowed is a number 1..1000000, of "
+		"max/mean");
+	program_refuses("replay --generate lognormal:1 --threshold 1000001", 2,
+	                "allowed is a number 1..1000000");
+	program_refuses(
+		"replay --generate lognormal:9", 2,
+		"--generate is 'lognormal:9', allowed are lognormal:0..5");
 }
 
 /* Of loads alone, or of a run that foresaw nothing. */
@@ -482,9 +474,10 @@ static void test_nothing_predicted(void **state)
 {
 	(void)state;
 	write_file("replay_bare.csv", "10,10,1,1\n");
-	refuse("replay --trace replay_bare.csv --ranks 2 --predict file", 2,
-	       "replay_bare.csv has no predicted_ids; ferry prefill records "
-	       "them of a run with freebalance or ferry");
+	program_refuses(
+		"replay --trace replay_bare.csv --ranks 2 --predict file", 2,
+		"replay_bare.csv has no predicted_ids; ferry prefill records "
+		"them of a run with freebalance or ferry");
 	unlink("replay_bare.csv");
 }
 
@@ -493,9 +486,10 @@ static void test_timeline(void **state)
 {
 	(void)state;
 	write_file("replay_timeline.json", "{\"traceEvents\":[]}");
-	refuse("replay --trace replay_timeline.json", 1,
-	       "replay_timeline.json: a timeline for Perfetto, no routing: "
-	       "ferry prefill writes that with --record");
+	program_refuses(
+		"replay --trace replay_timeline.json", 1,
+		"replay_timeline.json: a timeline for Perfetto, no routing: "
+		"ferry prefill writes that with --record");
 	unlink("replay_timeline.json");
 }
 
@@ -519,9 +513,10 @@ static void test_large_sums(void **state)
 {
 	(void)state;
 	write_file("replay_sum.json", "{\"loads\":[1099511627776,1]}");
-	refuse("replay --trace replay_sum.json --ranks 2", 1,
-	       "ferry replay: replay_sum.json: step 0, layer 0: the "
-	       "sum of loads is 1099511627777, allowed is 0..1099511627776");
+	program_refuses(
+		"replay --trace replay_sum.json --ranks 2", 1,
+		"ferry replay: replay_sum.json: step 0, layer 0: the "
+		"sum of loads is 1099511627777, allowed is 0..1099511627776");
 	unlink("replay_sum.json");
 }
 
