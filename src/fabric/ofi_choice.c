@@ -206,23 +206,45 @@ static struct fi_info *hints_new(const struct ferry_ofi_api *api,
 	return hints;
 }
 
-/* What was offered, for the reason of a refusal. */
-static void list_offers(const struct fi_info *offers, char *text, size_t bytes)
+/* Is an offer before this one alike, as far as it is listed? */
+static bool is_listed(const struct fi_info *offers, const struct fi_info *offer)
 {
-	const char *last_provider = "", *last_domain = "";
+	const struct fi_info *i = offers;
 
-	snprintf(text, bytes, "%s", offers ? "" : "nothing");
-	for (const struct fi_info *i = offers; i; i = i->next) {
-		const size_t n = strlen(text);
+	while (i != offer && (strcmp(provider_of(i), provider_of(offer)) != 0 ||
+	                      strcmp(domain_of(i), domain_of(offer)) != 0))
+		i = i->next;
+	return i != offer;
+}
 
-		if (!strcmp(provider_of(i), last_provider) &&
-		    !strcmp(domain_of(i), last_domain))
-			continue;
-		last_provider = provider_of(i);
-		last_domain = domain_of(i);
-		snprintf(text + n, bytes - n, "%s%s on %s", n ? ", " : "",
-		         last_provider, last_domain);
-	}
+static void append(char reason[FERRY_REASON_BYTES], const char *before,
+                   const char *what)
+{
+	const size_t n = strlen(reason);
+
+	snprintf(reason + n, FERRY_REASON_BYTES - n, "%s%.40s", before, what);
+}
+
+/* What was asked for, and what was offered. */
+static void say_misfit(const struct fi_info *offers,
+                       const struct ferry_options *opt,
+                       char reason[FERRY_REASON_BYTES])
+{
+	snprintf(reason, FERRY_REASON_BYTES,
+	         "no provider with remote writes fits");
+	if (!is_auto(opt))
+		append(reason, " FERRY_OFI_PROVIDER=", opt->ofi_provider);
+	if (opt->ofi_domain[0])
+		append(reason, " FERRY_OFI_DOMAIN=", opt->ofi_domain);
+	if (opt->ofi_interface[0])
+		append(reason, " FERRY_OFI_INTERFACE=", opt->ofi_interface);
+	append(reason, "; found:", offers ? "" : " nothing");
+	for (const struct fi_info *i = offers; i; i = i->next)
+		if (!is_listed(offers, i)) {
+			append(reason, i == offers ? " " : ", ",
+			       provider_of(i));
+			append(reason, " on ", domain_of(i));
+		}
 }
 
 static const struct fi_info *best_of(const struct fi_info *offers,
@@ -322,7 +344,6 @@ bool ferry_ofi_choose(const struct ferry_ofi_api *api,
 	struct fi_info *hints = hints_new(api, opt);
 	struct fi_info *offers = NULL;
 	const struct fi_info *best;
-	char found[100];
 	int err = -FI_ENOMEM;
 	bool taken = false;
 
@@ -336,12 +357,7 @@ bool ferry_ofi_choose(const struct ferry_ofi_api *api,
 		snprintf(reason, FERRY_REASON_BYTES, "fi_getinfo: %s",
 		         api->strerror(-err));
 	} else if (!best) {
-		list_offers(err ? NULL : offers, found, sizeof(found));
-		snprintf(reason, FERRY_REASON_BYTES,
-		         "no provider%s%.31s with remote writes fits; found: "
-		         "%s",
-		         is_auto(opt) ? "" : " ",
-		         is_auto(opt) ? "" : opt->ofi_provider, found);
+		say_misfit(err ? NULL : offers, opt, reason);
 	} else {
 		taken = take(api, best, choice);
 		if (!taken)

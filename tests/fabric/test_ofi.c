@@ -35,9 +35,12 @@ static void test_refusals(void **state)
 	(void)state;
 	refused("FABRIC=ofi;OFI_LIBRARY=/nowhere/libfabric.so",
 	        "/nowhere/libfabric.so");
-	refused("FABRIC=ofi;OFI_PROVIDER=nosuch", "nosuch");
-	refused("FABRIC=ofi;OFI_DOMAIN=nosuch0", "found: ");
-	refused("FABRIC=ofi;OFI_INTERFACE=203.0.113.77", "found: ");
+	refused("FABRIC=ofi;OFI_PROVIDER=nosuch",
+	        "fits FERRY_OFI_PROVIDER=nosuch; found: nothing");
+	refused("FABRIC=ofi;OFI_DOMAIN=nosuch0",
+	        "fits FERRY_OFI_DOMAIN=nosuch0; found: ");
+	refused("FABRIC=ofi;OFI_INTERFACE=203.0.113.77",
+	        "fits FERRY_OFI_INTERFACE=203.0.113.77; found: ");
 }
 
 static void open_and_close(struct rank *rank)
