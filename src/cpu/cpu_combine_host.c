@@ -12,13 +12,15 @@
  *	of the token were dropped here.
  *	arrived[group][block], window of the first rank of this host: counted
  *	by all of its ranks that serve a token of the block, reset by the last.
- *	back[token][j], windows of the group: written by the last one.
+ *	back[token][j], window of the token's carrier: written by the last
+ *	one, read by all of the group.
  * Steps
  *	1. each block of the group's tokens: parts and part_here, plain
  *	2. add 1 to arrived, seq_cst: release of 1, and, who finds that he is
  *	   the last one, acquire of everybody's 1
- *	3. the last: arrived = 0; each token: sum, put to the group; adds to
- *	   counter SUM[this host] there, release; acquired by combine_recv
+ *	3. the last: arrived = 0; each token: sum, put to its carrier; adds to
+ *	   counter SUM[this host] there, in a group of several ranks at all
+ *	   ranks of that host, release; acquired by combine_recv
  *	4. word to the group that this rank has done its part: adds 1 to
  *	   BACK[self] there
  *	What is stored in the next epoch, and arrived as it begins then, comes
@@ -84,30 +86,27 @@ static void store_part(struct sums *s, int32_t token)
 		memcpy(to, row, s->op->back_bytes);
 }
 
-/* Where the sum goes: to every rank of the group. */
+/* Where the sum goes: to the token's carrier, where all of its group read. */
 static void aim_sum(const struct sums *s, int32_t token)
 {
 	const struct ferry_shape *shape = &s->moe->shape;
 	const struct ferry_table *table = s->op->tables[s->group];
 	const int32_t *slots = ferry_table_token_slots(table, token);
 	const int32_t own = shape->hosts.own;
-	const int32_t first = s->group * shape->group_size;
+	const int32_t to = ferry_shape_carrier(shape, s->group, token);
 	struct cpu_dest *dest = &s->moe->engine->dest;
 	struct cpu_terms terms;
 
-	/* The same for all of the group: none of them serves a far term. */
-	dest->n = 0;
-	for (int32_t r = first; r < first + shape->group_size; r++) {
-		ferry_cpu_terms_of(shape, slots, table->topk, r, &terms);
-		const int32_t j =
-			cpu_term_place(&terms, cpu_term_of(&terms, -2, own), r);
+	ferry_cpu_terms_of(shape, slots, table->topk, to, &terms);
+	const int32_t j =
+		cpu_term_place(&terms, cpu_term_of(&terms, -2, own), to);
 
-		dest->rank[dest->n] = r;
-		dest->signal[dest->n] =
-			ferry_window_sum(shape, s->op->slot, s->op->epoch, own);
-		dest->offset[dest->n++] = ferry_window_back(
-			&s->moe->window, shape, s->op->slot, token, j);
-	}
+	dest->n = 1;
+	dest->rank[0] = to;
+	dest->signal[0] = ferry_window_sum(shape, s->op->slot, s->op->epoch,
+	                                   own, shape->hosts.place[to]);
+	dest->offset[0] = ferry_window_back(&s->moe->window, shape, s->op->slot,
+	                                    token, j);
 }
 
 static enum ferry_status send_sum(const struct sums *s, int32_t token)

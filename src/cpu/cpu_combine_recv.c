@@ -8,6 +8,7 @@
  *	PER_HOST by rank of the own host and by other host.
  * Buffers
  *	back[token][j], own window: written by the experts' ranks, read here.
+ *	PER_HOST: sums of other hosts in the window of the token's carrier.
  *	y of this rank: what its own experts computed for its own tokens.
  *	Own table and latched weights: which rows will come, and their weights.
  * Steps
@@ -100,12 +101,22 @@ static bool answers(const struct recv *r, int32_t token,
 	                          : rank_answers(r, token, terms->rank[i]);
 }
 
-/* Where a term comes from. */
-static int32_t source_of(const struct recv *r, const struct cpu_terms *terms,
-                         int32_t i)
+/* Rank of the own group that a token's sums of other hosts land with. */
+static int32_t carrier_of(const struct recv *r, int32_t token)
 {
-	return terms->rank[i] < 0 ? cpu_flow_sums(&r->flow, terms->host[i])
-	                          : terms->rank[i];
+	const struct ferry_shape *shape = &r->moe->shape;
+
+	return ferry_shape_carrier(shape, ferry_shape_group(shape, shape->rank),
+	                           token);
+}
+
+/* Where a term comes from. */
+static int32_t source_of(const struct recv *r, int32_t token,
+                         const struct cpu_terms *terms, int32_t i)
+{
+	if (terms->rank[i] >= 0)
+		return terms->rank[i];
+	return cpu_flow_sums(&r->flow, terms->host[i], carrier_of(r, token));
 }
 
 static void count_reduced(const struct recv *r, int32_t token)
@@ -116,7 +127,7 @@ static void count_reduced(const struct recv *r, int32_t token)
 	                   r->moe->shape.rank, &terms);
 	for (int32_t i = 0; i < terms.n; i++)
 		if (answers(r, token, &terms, i))
-			r->moe->engine->sources[source_of(r, &terms, i)]
+			r->moe->engine->sources[source_of(r, token, &terms, i)]
 				.total++;
 }
 
@@ -144,9 +155,11 @@ static void count_sources(const struct recv *r)
 	r->moe->engine->sources[r->moe->shape.rank].total = 0;
 }
 
-static const char *back_row(const struct recv *r, int32_t token, int32_t j)
+/* In the window of a rank. */
+static const char *back_row(const struct recv *r, int32_t owner, int32_t token,
+                            int32_t j)
 {
-	return r->moe->engine->window +
+	return r->moe->engine->peers[owner].base +
 	       ferry_window_back(&r->moe->window, &r->moe->shape, r->op->slot,
 	                         token, j);
 }
@@ -197,7 +210,8 @@ static enum ferry_status gather_exact(struct recv *r, int32_t token,
 			continue;
 		}
 		FERRY_TRY(take_next(r, rank));
-		terms->rows[terms->n++] = back_row(r, token, k);
+		terms->rows[terms->n++] =
+			back_row(r, r->moe->shape.rank, token, k);
 	}
 	return FERRY_OK;
 }
@@ -222,9 +236,12 @@ static enum ferry_status gather_reduced(struct recv *r, int32_t token,
 				r->moe, r->op, own, r->moe->engine->part);
 			continue;
 		}
-		FERRY_TRY(take_next(r, source_of(r, &all, i)));
-		terms->rows[terms->n++] =
-			back_row(r, token, cpu_term_place(&all, i, self));
+		const int32_t owner =
+			all.rank[i] < 0 ? carrier_of(r, token) : self;
+
+		FERRY_TRY(take_next(r, source_of(r, token, &all, i)));
+		terms->rows[terms->n++] = back_row(
+			r, owner, token, cpu_term_place(&all, i, owner));
 	}
 	return FERRY_OK;
 }

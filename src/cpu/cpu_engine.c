@@ -117,7 +117,7 @@ static bool allocate_arrays(struct ferry_engine *e,
 	e->ops = allocate((size_t)shape->n_slots, sizeof(*e->ops));
 	e->targets =
 		allocate(ferry_window_n_signals(shape), sizeof(*e->targets));
-	e->sources = allocate(n_ranks * n_places + (size_t)shape->hosts.n,
+	e->sources = allocate(n_ranks * n_places + cpu_n_sums(shape),
 	                      sizeof(*e->sources));
 	e->n_places = (int32_t)n_places;
 	e->sent = allocate(n_ranks, sizeof(*e->sent));

@@ -79,8 +79,8 @@ struct ferry_engine {
 	 * dispatches is as many sources as this host has places where it may
 	 * land; others are at place 0.
 	 */
-	struct cpu_source *sources; /* [n_ranks * n_places + hosts]: of combine
-	                             * sums of hosts come behind the ranks */
+	struct cpu_source *sources; /* [n_ranks * n_places + cpu_n_sums()]: of
+	                             * combine sums come behind the ranks */
 	int32_t n_places;           /* 1 without a hierarchy */
 	int64_t *sent;              /* [n_ranks] rows since the last signal */
 	struct cpu_dest dest;
@@ -91,6 +91,12 @@ struct ferry_engine {
 	char *part;         /* the own part of a REDUCED sum, and a row of x
 	                     * on its way into the quantiser */
 };
+
+/* Sources that sums are: of a host, by the rank of the group they land with. */
+static inline size_t cpu_n_sums(const struct ferry_shape *shape)
+{
+	return (size_t)shape->hosts.n * (size_t)shape->group_size;
+}
 
 /* A row and its scales. */
 struct cpu_row {

@@ -44,7 +44,7 @@ void ferry_cpu_flow_begin(struct cpu_flow *flow, struct ferry_moe *moe,
 	const size_t n_ranks = (size_t)moe->shape.n_ranks;
 	struct ferry_engine *e = moe->engine;
 	const size_t n_sources =
-		n_ranks * (size_t)e->n_places + (size_t)moe->shape.hosts.n;
+		n_ranks * (size_t)e->n_places + cpu_n_sums(&moe->shape);
 
 	*flow = (struct cpu_flow){
 		.moe = moe,
@@ -58,7 +58,7 @@ void ferry_cpu_flow_begin(struct cpu_flow *flow, struct ferry_moe *moe,
 	flow->n_places = flow->kind == FERRY_COUNT_ROW ? e->n_places : 1;
 	flow->n_sources = moe->shape.n_ranks * flow->n_places;
 	if (flow->kind == FERRY_COUNT_BACK && ferry_shape_adds(&moe->shape))
-		flow->n_sources += moe->shape.hosts.n;
+		flow->n_sources += (int32_t)cpu_n_sums(&moe->shape);
 	memset(e->sources, 0, n_sources * sizeof(*e->sources));
 	memset(e->sent, 0, n_ranks * sizeof(*e->sent));
 }
@@ -218,6 +218,23 @@ static bool is_sums(const struct cpu_flow *flow, int32_t source)
 	return source >= flow->moe->shape.n_ranks * flow->n_places;
 }
 
+/* Whose sums they are, and with whom of the own group they land. */
+static int32_t sums_host(const struct cpu_flow *flow, int32_t source)
+{
+	const struct ferry_shape *shape = &flow->moe->shape;
+
+	return (source - shape->n_ranks) / shape->group_size;
+}
+
+static int32_t sums_carrier(const struct cpu_flow *flow, int32_t source)
+{
+	const struct ferry_shape *shape = &flow->moe->shape;
+	const int32_t group = ferry_shape_group(shape, shape->rank);
+
+	return group * shape->group_size +
+	       (source - shape->n_ranks) % shape->group_size;
+}
+
 static bool is_far(const struct cpu_flow *flow, int32_t source)
 {
 	return !is_sums(flow, source) &&
@@ -274,8 +291,9 @@ static uint32_t in_signal(const struct cpu_flow *flow, int32_t source)
 	const struct cpu_op *op = flow->op;
 
 	if (is_sums(flow, source))
-		return ferry_window_sum(shape, op->slot, op->epoch,
-		                        source - shape->n_ranks);
+		return ferry_window_sum(
+			shape, op->slot, op->epoch, sums_host(flow, source),
+			shape->hosts.place[sums_carrier(flow, source)]);
 	if (is_fanned(flow, source))
 		return ferry_window_fan(shape, op->slot, op->epoch,
 		                        rank_of(flow, source),
@@ -286,26 +304,30 @@ static uint32_t in_signal(const struct cpu_flow *flow, int32_t source)
 
 /*
  * Any rank of a host may send its sums, and has done its part when it closes.
- * Who has not stored his part is known by his own word.
+ * Who has not stored his part is known by his own word. What lands with a mate
+ * needs him, too.
  */
 static void add_sums_items(const struct cpu_flow *flow, int32_t source,
                            uint64_t value, int32_t *n)
 {
 	const struct ferry_engine *e = flow->moe->engine;
 	const struct ferry_hosts *hosts = &flow->moe->shape.hosts;
-	const int32_t host = source - flow->moe->shape.n_ranks;
+	const int32_t host = sums_host(flow, source);
+	struct ferry_wait_item item = {
+		.signal = in_signal(flow, source),
+		.value = value,
+		.relayed = true,
+	};
 
 	for (int32_t p = 0; p < ferry_hosts_size(hosts, host); p++) {
-		const int32_t rank = ferry_hosts_rank(hosts, host, p);
-
-		if (e->sources[rank].total)
-			e->items[(*n)++] = (struct ferry_wait_item){
-				.signal = in_signal(flow, source),
-				.peer = rank,
-				.value = value,
-				.relayed = true,
-			};
+		item.peer = ferry_hosts_rank(hosts, host, p);
+		if (e->sources[item.peer].total)
+			e->items[(*n)++] = item;
 	}
+	item.peer = sums_carrier(flow, source);
+	item.relayed = false;
+	if (item.peer != flow->moe->shape.rank)
+		e->items[(*n)++] = item;
 }
 
 /*
@@ -366,7 +388,7 @@ enum ferry_status ferry_cpu_flow_await(struct cpu_flow *flow, int32_t source,
 	if (!ordered) /* a counter tells how many have come, not which */
 		n_rows = s->total;
 	if (is_sums(flow, source))
-		add_words(flow, source - flow->moe->shape.n_ranks, &n);
+		add_words(flow, sums_host(flow, source), &n);
 	add_items(flow, source, base + signals_of(flow, source, n_rows), &n);
 	FERRY_TRY(ferry_cpu_wait(flow->moe, flow->op, flow->phase, n));
 	const uint64_t seen = ferry_segment_read(flow->moe->segment, signal);

@@ -47,10 +47,17 @@ struct cpu_flow {
 	int32_t n_sources;   /* of engine->sources */
 };
 
-/* PER_HOST: number of the source that the sums of another host are. */
-static inline int32_t cpu_flow_sums(const struct cpu_flow *flow, int32_t host)
+/*
+ * PER_HOST: number of the source that the sums of another host are, for own
+ * tokens that a rank of the own group carries.
+ */
+static inline int32_t cpu_flow_sums(const struct cpu_flow *flow, int32_t host,
+                                    int32_t carrier)
 {
-	return flow->moe->shape.n_ranks + host;
+	const struct ferry_shape *shape = &flow->moe->shape;
+
+	return shape->n_ranks + host * shape->group_size +
+	       carrier % shape->group_size;
 }
 
 /* Number of a source: rows of a rank that land at a place of this host. */

@@ -266,21 +266,24 @@ static uint32_t n_without_hosts(const struct ferry_shape *shape)
 }
 
 uint32_t ferry_window_sum(const struct ferry_shape *shape, int32_t slot,
-                          uint64_t epoch, int32_t host)
+                          uint64_t epoch, int32_t host, int32_t place)
 {
 	const uint32_t key = (uint32_t)(epoch % FERRY_EPOCH_KEYS);
 	const uint32_t set = (uint32_t)slot * FERRY_EPOCH_KEYS + key;
+	const uint32_t i = set * (uint32_t)shape->hosts.n + (uint32_t)host;
 
-	return n_without_hosts(shape) + set * (uint32_t)shape->hosts.n +
-	       (uint32_t)host;
+	if (shape->group_size == 1)
+		return n_without_hosts(shape) + i;
+	return n_without_hosts(shape) + i * (uint32_t)shape->hosts.most_ranks +
+	       (uint32_t)place;
 }
 
-/* Those in front of the fans. */
-static uint32_t n_plain(const struct ferry_shape *shape)
+/* Those in front of the fans of rows. */
+static uint32_t n_with_sums(const struct ferry_shape *shape)
 {
 	if (!ferry_shape_adds(shape))
 		return n_without_hosts(shape);
-	return ferry_window_sum(shape, shape->n_slots, 0, 0);
+	return ferry_window_sum(shape, shape->n_slots, 0, 0, 0);
 }
 
 uint32_t ferry_window_fan(const struct ferry_shape *shape, int32_t slot,
@@ -290,21 +293,25 @@ uint32_t ferry_window_fan(const struct ferry_shape *shape, int32_t slot,
 	const uint32_t set = (uint32_t)slot * FERRY_EPOCH_KEYS + key;
 	const uint32_t pair = set * (uint32_t)shape->n_ranks + (uint32_t)source;
 
-	return n_plain(shape) + pair * (uint32_t)shape->hosts.most_ranks +
+	return n_with_sums(shape) + pair * (uint32_t)shape->hosts.most_ranks +
 	       (uint32_t)place;
 }
 
 uint32_t ferry_window_n_fan(const struct ferry_shape *shape)
 {
+	const bool sums_too = shape->group_size > 1;
+
 	if (!shape->hosts.n)
 		return 0;
 	return ferry_window_fan(shape, shape->n_slots, 0, 0, 0) -
-	       n_plain(shape);
+	       (sums_too ? n_without_hosts(shape) : n_with_sums(shape));
 }
 
 uint32_t ferry_window_n_signals(const struct ferry_shape *shape)
 {
-	return n_plain(shape) + ferry_window_n_fan(shape);
+	if (!shape->hosts.n)
+		return n_without_hosts(shape);
+	return ferry_window_fan(shape, shape->n_slots, 0, 0, 0);
 }
 
 bool ferry_window_fan_fits(const struct ferry_shape *shape,
@@ -312,7 +319,7 @@ bool ferry_window_fan_fits(const struct ferry_shape *shape,
 {
 	const uint64_t sets = (uint64_t)shape->n_slots * FERRY_EPOCH_KEYS *
 	                      (uint64_t)shape->n_ranks;
-	const uint64_t each = FERRY_N_COUNTS + 1 + (uint64_t)hosts->most_ranks;
+	const uint64_t each = FERRY_N_COUNTS + 2 * (uint64_t)hosts->most_ranks;
 
 	/* The library's own come on top. */
 	return sets * each < UINT32_MAX / 2;

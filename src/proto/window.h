@@ -224,9 +224,13 @@ uint32_t ferry_window_signal(const struct ferry_shape *shape, int32_t slot,
 /* Counters that a channel needs. */
 uint32_t ferry_window_n_signals(const struct ferry_shape *shape);
 
-/* With PER_HOST sums of a hierarchy, the counter for those of a host. */
+/*
+ * With PER_HOST sums of a hierarchy, the counter for those of a host; where
+ * groups have several ranks, for those that land with the rank at `place` of
+ * this host, raised at every rank of it.
+ */
 uint32_t ferry_window_sum(const struct ferry_shape *shape, int32_t slot,
-                          uint64_t epoch, int32_t host);
+                          uint64_t epoch, int32_t host, int32_t place);
 
 /* Do the ranks of other hosts add parts before they travel? */
 static inline bool ferry_shape_adds(const struct ferry_shape *shape)
@@ -235,12 +239,13 @@ static inline bool ferry_shape_adds(const struct ferry_shape *shape)
 }
 
 /*
- * With a hierarchy, counters for rows of dispatch that `source`, on another
- * host, has sent to the rank at `place` of this one. They are raised at every
- * rank of the host, and are the last of all: the first of them, and how many.
+ * With a hierarchy, the counter for rows of dispatch that `source`, on another
+ * host, has sent to the rank at `place` of this one. It is raised at every
+ * rank of the host.
  */
 uint32_t ferry_window_fan(const struct ferry_shape *shape, int32_t slot,
                           uint64_t epoch, int32_t source, int32_t place);
+/* How many are raised at every rank of a host: they are the last of all. */
 uint32_t ferry_window_n_fan(const struct ferry_shape *shape);
 /* Do all counters have numbers of 32 bits with these hosts? */
 bool ferry_window_fan_fits(const struct ferry_shape *shape,

@@ -27,7 +27,8 @@ enum {
 	N_STEPS = 1,
 };
 
-static struct ferry_moe_config config_of(enum ferry_combine_mode combine)
+static struct ferry_moe_config config_of(const struct rank *rank,
+                                         enum ferry_combine_mode combine)
 {
 	struct ferry_moe_config c = FERRY_MOE_CONFIG_INIT;
 
@@ -37,6 +38,7 @@ static struct ferry_moe_config config_of(enum ferry_combine_mode combine)
 	c.n_experts = 64;
 	c.layout = FERRY_TOKEN;
 	c.combine = combine;
+	c.group_size = rank->arg ? *(const int32_t *)rank->arg : 1;
 	return c;
 }
 
@@ -90,10 +92,9 @@ static struct ferry_moe_stats run_steps(struct rank *rank,
                                         enum ferry_combine_mode combine,
                                         struct bound *bound)
 {
-	const struct ferry_moe_config config = config_of(combine);
+	const struct ferry_moe_config config = config_of(rank, combine);
 	struct ferry_moe_stats stats = FERRY_MOE_STATS_INIT;
 	struct drive *d = drive_open(rank, &config, NULL);
-
 	int32_t n_far = 0;
 
 	for (int i = 0; i < N_STEPS; i++)
@@ -156,12 +157,12 @@ static void sums_once_per_host(struct rank *rank)
 	add_seq_u64(&total->n_rows, bound.ranks);
 }
 
-static void bytes_of_sums(void **state)
+static struct total add_up(int32_t group_size)
 {
 	struct ranks how = run_args_ranks(N_RANKS);
 	void *shared;
 
-	(void)state;
+	how.arg = &group_size;
 	how.options = "RANKS_PER_HOST=4";
 	how.shared_bytes = sizeof(struct total);
 	how.shared = &shared;
@@ -169,10 +170,28 @@ static void bytes_of_sums(void **state)
 	const struct total total = *(const struct total *)shared;
 
 	ranks_free_shared(&how);
+	return total;
+}
+
+static void bytes_of_sums(void **state)
+{
+	const struct total total = add_up(1);
+
+	(void)state;
 	assert_int_equal(total.sent, total.bound);
 	assert_true((double)(total.bound + total.sent + total.tables) <=
 	            1.05 * 2 * (double)total.bound);
 	assert_true(total.n_rows * ROW_BYTES > 4 * total.bound / 3);
+}
+
+/* Not once for each rank that has the token. */
+static void bytes_of_sums_for_groups(void **state)
+{
+	const struct total total = add_up(2);
+
+	(void)state;
+	assert_true(total.bound > 0);
+	assert_int_equal(total.sent, total.bound);
 }
 
 static void bytes_between_hosts(void **state)
@@ -209,6 +228,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bytes_between_hosts),
 		cmocka_unit_test(bytes_of_sums),
+		cmocka_unit_test(bytes_of_sums_for_groups),
 		cmocka_unit_test(all_or_none),
 	};
 

@@ -2,7 +2,8 @@
 /*
  * Combine PER_HOST: who is missing is named, who has done his part may go, one
  * host is REDUCED, and where it cannot be it is refused. 4 ranks on 2 hosts, of
- * which rank 3 is the one to watch; every token goes to every rank.
+ * which rank 3 is the one to watch; every token goes to every rank. For a group
+ * of ranks 0 and 1, whose sums land with either, it is rank 1.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,14 +33,27 @@ static struct ferry_moe_config config_of(enum ferry_combine_mode combine)
 	return c;
 }
 
-/* Rank 3 has no tokens of its own, and so nothing to wait for. */
+static struct ferry_moe_config config_of_group(void)
+{
+	struct ferry_moe_config c = config_of(FERRY_PER_HOST);
+
+	c.group_size = 2;
+	return c;
+}
+
+/*
+ * Rank 3, and who is not in the group, has no tokens of its own, and so nothing
+ * to wait for.
+ */
 static struct drive_op *dispatched(struct drive *d, uint64_t seed)
 {
 	struct drive_step step = {.from = FERRY_FROM_PACKED};
 
 	step.spec.seed = run_args.seed + seed;
-	for (int32_t r = 0; r < CULPRIT; r++)
+	for (int32_t r = 0; d->config.group_size < 2 && r < CULPRIT; r++)
 		step.n_tokens[r] = N_TOKENS - 7 * r;
+	for (int32_t r = 0; r < d->config.group_size; r++)
+		step.n_tokens[r] = N_TOKENS;
 	struct drive_op *op = drive_begin(d, 0, &step);
 
 	drive_dispatch_send(op);
@@ -116,6 +130,11 @@ static void who_is_missing_is_named(void **state)
 	run(closes_body, 0, 0);
 }
 
+static void come_late(void)
+{
+	nanosleep(&(struct timespec){0, 300000000}, NULL);
+}
+
 /* Rank 3 closes at once; rank 2, of the same host, comes later. */
 static void early_body(struct rank *rank)
 {
@@ -124,8 +143,22 @@ static void early_body(struct rank *rank)
 	struct drive_op *op = dispatched(d, 4);
 
 	if (rank->rank == 2)
-		nanosleep(&(struct timespec){0, 300000000}, NULL);
+		come_late();
 	drive_combine_send(op);
+	drive_combine_recv(op);
+	drive_close(d);
+}
+
+/* Rank 0 reads what landed with rank 1 when that one has gone. */
+static void mate_goes_body(struct rank *rank)
+{
+	const struct ferry_moe_config c = config_of_group();
+	struct drive *d = drive_open(rank, &c, NULL);
+	struct drive_op *op = dispatched(d, 6);
+
+	drive_combine_send(op);
+	if (rank->rank == 0)
+		come_late();
 	drive_combine_recv(op);
 	drive_close(d);
 }
@@ -134,6 +167,40 @@ static void who_has_done_his_part_may_go(void **state)
 {
 	(void)state;
 	run(early_body, 0, 0);
+	run(mate_goes_body, 0, 0);
+}
+
+/* Rank 1 goes before anything has landed with it. */
+static void mate_leaves_body(struct rank *rank)
+{
+	const struct ferry_moe_config c = config_of_group();
+	struct drive *d = drive_open(rank, &c, NULL);
+	struct drive_op *op = dispatched(d, 7);
+
+	if (rank->rank >= 2)
+		come_late();
+	const enum ferry_status sent = drive_try_combine_send(op);
+
+	if (rank->rank == 1)
+		drive_close(d);
+	if (rank->rank == 0) {
+		RANKS_OK(sent);
+		const enum ferry_status got = drive_try_combine_recv(op);
+
+		RANKS_STATUS(got, FERRY_PEER);
+		broken_check(rank, d, got, 1, "rank 1");
+	}
+	ranks_meet(1, N_RANKS);
+}
+
+static void where_sums_land_counts(void **state)
+{
+	(void)state;
+	if (!run_args.hosts) {
+		print_message("skipped: on wire the sender lets rows arrive\n");
+		skip();
+	}
+	run(mate_leaves_body, 0, 0);
 }
 
 /* The same bits as REDUCED, on as many ranks as one host has. */
@@ -227,6 +294,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_is_missing_is_named),
 		cmocka_unit_test(who_has_done_his_part_may_go),
+		cmocka_unit_test(where_sums_land_counts),
 		cmocka_unit_test(one_host_is_reduced),
 		cmocka_unit_test(what_cannot_be_is_refused),
 	};

@@ -236,6 +236,22 @@ static void all_come_to_the_same(void **state)
 	}
 }
 
+/* Those of PER_HOST sums: of a host, or of a host and where they land. */
+static uint32_t count_sums(const struct ferry_shape *s, uint32_t next)
+{
+	const int32_t n_places = s->group_size > 1 ? s->hosts.most_ranks : 1;
+
+	for (int32_t slot = 0; slot < s->n_slots; slot++)
+		for (uint64_t e = 4; e < 8; e++)
+			for (int32_t h = 0; h < s->hosts.n; h++)
+				for (int32_t p = 0; p < n_places; p++)
+					assert_int_equal(
+						ferry_window_sum(s, slot, e, h,
+					                         p),
+						next++);
+	return next;
+}
+
 /* Numbers of counters: no two are the same, those of fans are the last. */
 static void fans_are_the_last(void **state)
 {
@@ -245,14 +261,20 @@ static void fans_are_the_last(void **state)
 
 		make_world(&w);
 		w.config.n_slots = from_to(1, 3);
+		if (round % 2)
+			w.config.combine = FERRY_PER_HOST;
 		see_from(&w, 0);
 		const struct ferry_shape *s = &w.shape;
 		const uint32_t n = ferry_window_n_signals(s);
-		uint32_t next = n - ferry_window_n_fan(s);
+		uint32_t next = ferry_window_signal(s, s->n_slots, 0,
+		                                    FERRY_COUNT_TABLE, 0);
+		uint32_t first_fan = next;
 
-		assert_int_equal(next,
-		                 ferry_window_signal(s, s->n_slots, 0,
-		                                     FERRY_COUNT_TABLE, 0));
+		if (ferry_shape_adds(s))
+			next = count_sums(s, next);
+		if (s->group_size == 1)
+			first_fan = next;
+		assert_int_equal(n - ferry_window_n_fan(s), first_fan);
 		for (int32_t slot = 0; slot < s->n_slots; slot++)
 			for (uint64_t e = 4; e < 8; e++)
 				for (int32_t r = 0; r < w.n_ranks; r++)
