@@ -334,6 +334,10 @@ static bool input_fits(const struct ferry_cuda_dispatch *d)
 		return false;
 	if (!wide(in->x, in->x_stride, d->row_bytes) || d->scale_row_bytes % 16)
 		return false;
+	/* A view has its scales where the channel's longest rows have them. */
+	if (d->ch.layout == FERRY_TOKEN && d->scale_row_bytes &&
+	    d->row_bytes != d->ch.scale_offset)
+		return false;
 	if (d->ch.quantize)
 		return d->ch.in_dtype == FERRY_BF16 &&
 		       d->ch.dtype == FERRY_FP8_E4M3 &&
@@ -350,18 +354,29 @@ static bool output_fits(const struct ferry_cuda_dispatch *d)
 	    out->row_weight || out->token_slots || out->token_weights)
 		return false;
 	if (d->ch.layout == FERRY_TOKEN)
-		return (!out->index || d->ch.alignment == 1) &&
-		       (!d->scale_row_bytes ||
-		        d->row_bytes == d->ch.scale_offset);
+		return !out->index || d->ch.alignment == 1;
 	return wide(out->rows, out->row_stride, d->row_bytes) &&
 	       (!out->scales ||
 	        (out->scale_form == FERRY_SCALES_ROW_MAJOR &&
 	         wide(out->scales, out->scales_stride, d->scale_row_bytes)));
 }
 
+/*
+ * A fused launch between two ranks waits for no line of a row behind those that
+ * it guesses, two of each team, when these are there with the tables.
+ */
+static bool guess_fits(const struct ferry_cuda_dispatch *d)
+{
+	const int32_t both = FERRY_CUDA_SEND | FERRY_CUDA_RECV;
+
+	return d->ch.layout == FERRY_TOKEN || d->ch.n_ranks != 2 ||
+	       d->parts != both ||
+	       image_bytes_of(d) <= 2 * LEAN_TEAMS * LINE_DATA;
+}
+
 bool ferry_dispatch_lean_fits(const struct ferry_cuda_dispatch *d, int32_t ctas)
 {
-	if (!channel_fits(&d->ch) || !input_fits(d) ||
+	if (!channel_fits(&d->ch) || !input_fits(d) || !guess_fits(d) ||
 	    (d->parts & FERRY_CUDA_RECV && !output_fits(d)))
 		return false;
 	const uint64_t units = units_of(&d->ch, ctas);
