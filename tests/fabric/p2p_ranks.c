@@ -7,6 +7,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "fabrics.h"
 #include "gpus.h"
 
 int32_t p2p_n_gpus;
@@ -34,11 +35,8 @@ static int count_gpus(void)
 /* Is there a module and an NVSHMEM for it? */
 static int begin_nvshmem(void)
 {
-	struct ferry_fabric_info info = FERRY_FABRIC_INFO_INIT;
-	int i = 0;
+	const struct ferry_fabric_info info = fabrics_get("nvshmem");
 
-	while (ferry_fabric_get(i, &info) && strcmp(info.name, "nvshmem") != 0)
-		i++;
 	if (info.score == 0) {
 		printf("skipped: no NVSHMEM: %s\n", info.reason);
 		return 77;

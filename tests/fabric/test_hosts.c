@@ -16,6 +16,7 @@
 #include <ferry/fabric.h>
 
 #include "fabric/place.h"
+#include "fabrics.h"
 #include "ranks.h"
 
 /* The ranks' hosts by options "RANKS_PER_HOST=n". */
@@ -165,24 +166,11 @@ static void test_refusals(void **state)
 	}
 }
 
-/* What shm+ofi is on this machine. */
-static struct ferry_fabric_info network(void)
-{
-	struct ferry_fabric_info info = FERRY_FABRIC_INFO_INIT;
-	int i = 0;
-
-	while (ferry_fabric_get(i++, &info) &&
-	       strcmp(info.name, "shm+ofi") != 0)
-		;
-	return info;
-}
-
 /* The one for several hosts where it works; or all say why not. */
 static void chooses_network(struct rank *rank)
 {
-	const struct ferry_fabric_info info = network();
+	const struct ferry_fabric_info info = fabrics_get("shm+ofi");
 
-	RANKS_EQ(strcmp(info.name, "shm+ofi"), 0);
 	if (info.score > 0) {
 		RANKS_OK(rank->open_status);
 		RANKS_EQ(strcmp(ferry_world_fabric(rank->world), info.name), 0);
@@ -231,7 +219,7 @@ static void reach_all(struct rank *rank)
 
 static void test_one_has_a_name(void **state)
 {
-	const struct ferry_fabric_info info = network();
+	const struct ferry_fabric_info info = fabrics_get("shm+ofi");
 	const struct ranks how = {
 		.kind = RANKS_PROCESSES,
 		.n_ranks = 3,

@@ -16,6 +16,7 @@
 #include <ferry/moe.h>
 
 #include "fabric/world.h"
+#include "fabrics.h"
 #include "fake_gpu.h"
 #include "ranks.h"
 
@@ -108,23 +109,14 @@ static void test_threads(void **state)
 	assert_int_equal(fake_gpu_memories, 0);
 }
 
-static bool has_libfabric(void)
-{
-	struct ferry_fabric_info info = FERRY_FABRIC_INFO_INIT;
-
-	for (int i = 0; ferry_fabric_get(i, &info); i++)
-		if (!strcmp(info.name, "shm+ofi"))
-			return info.score > 0;
-	return false;
-}
-
 static void test_libfabric(void **state)
 {
 	const struct ranks how = over_hosts(RANKS_PROCESSES, "p2p+ofi");
+	const struct ferry_fabric_info info = fabrics_get("shm+ofi");
 
 	(void)state;
-	if (!has_libfabric()) {
-		printf("skipped: no libfabric\n");
+	if (info.score <= 0) {
+		printf("skipped: fabric %s: %s\n", info.name, info.reason);
 		skip();
 	}
 	ranks_run(&how, body);

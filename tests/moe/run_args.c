@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <ferry/fabric.h>
-
+#include "fabrics.h"
 #include "gpus.h"
 #include "hosted.h"
 #include "rank_memory.h"
@@ -70,20 +69,6 @@ static bool with_value(const char *program, const char *name, const char *value)
 	return true;
 }
 
-/* Is there a module and an NVSHMEM for it? */
-static void find_nvshmem(void)
-{
-	struct ferry_fabric_info info = FERRY_FABRIC_INFO_INIT;
-	int i = 0;
-
-	while (ferry_fabric_get(i, &info) && strcmp(info.name, "nvshmem") != 0)
-		i++;
-	if (info.score > 0)
-		return;
-	printf("no NVSHMEM: %s\n", info.reason);
-	exit(77);
-}
-
 /* Before the driver is loaded in the ranks. */
 static void find_gpus(void)
 {
@@ -119,7 +104,7 @@ static void find_hosts(const char *program)
 	    sscanf(run_args.link, "%u,%u,%u,%u", &link.delay_us,
 	           &link.jitter_us, &link.loss_ppm, &link.twice_ppm) != 4)
 		usage(program, run_args.link);
-	hosted_need_fabric(run_args.fabric);
+	fabrics_need(run_args.fabric);
 	namespaces_need(&hosts, run_args.hosts, run_args.link ? &link : NULL);
 	hosted_use(&hosts);
 }
@@ -154,7 +139,7 @@ void run_args_read(int argc, char **argv)
 		i++;
 	}
 	if (!strcmp(run_args.fabric, "nvshmem"))
-		find_nvshmem();
+		fabrics_need(run_args.fabric);
 	if (!strncmp(run_args.fabric, "p2p", 3) ||
 	    !strcmp(run_args.fabric, "nvshmem"))
 		find_gpus();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fabrics of several hosts, on hosts of network namespaces. */
 #include "fabric/conformance.h"
+#include "fabrics.h"
 #include "hosted.h"
 
 const struct conf_setting conf_settings[] = {
@@ -14,7 +15,7 @@ static struct namespaces hosts;
 
 void conf_begin(void)
 {
-	hosted_need_fabric("shm+ofi");
+	fabrics_need("shm+ofi");
 	namespaces_need(&hosts, 2, NULL);
 	hosted_use(&hosts);
 }

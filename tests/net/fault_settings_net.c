@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include "fabric/fault_settings.h"
+#include "fabrics.h"
 #include "hosted.h"
 
 const struct fault_setting fault_settings[] = {
@@ -17,7 +18,7 @@ static struct namespaces hosts;
 
 int32_t fault_gpus(void)
 {
-	hosted_need_fabric("shm+ofi");
+	fabrics_need("shm+ofi");
 	namespaces_need(&hosts, 2, NULL);
 	hosted_use(&hosts);
 	return 0;

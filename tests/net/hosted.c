@@ -4,9 +4,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <ferry/fabric.h>
 
 enum { FIRST_PORT = 5000, N_PORTS = 4000 };
 
@@ -48,22 +45,6 @@ void hosted_ranks(struct ranks *how)
 	         FIRST_PORT + n_runs++ % N_PORTS);
 	how->kind = RANKS_PROCESSES;
 	how->at_start = at_start;
-}
-
-void hosted_need_fabric(const char *name)
-{
-	struct ferry_fabric_info info = FERRY_FABRIC_INFO_INIT;
-
-	for (int i = 0; ferry_fabric_get(i, &info); i++) {
-		if (strcmp(info.name, name) != 0)
-			continue;
-		if (info.score > 0)
-			return;
-		printf("skipped: fabric %s: %s\n", name, info.reason);
-		exit(77);
-	}
-	fprintf(stderr, "there is no fabric '%s'\n", name);
-	exit(2);
 }
 
 const char *hosted_meeting(void)

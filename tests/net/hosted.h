@@ -22,9 +22,6 @@ int hosted_host(int32_t rank, int32_t n_ranks);
 /* Puts a run on the hosts, at a meeting point of its own. */
 void hosted_ranks(struct ranks *how);
 
-/* Ends the program with status 77 and the reason where it cannot be used. */
-void hosted_need_fabric(const char *name);
-
 /* "10.77.0.1:5001": where the ranks of the last such run meet. */
 const char *hosted_meeting(void);
 

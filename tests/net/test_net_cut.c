@@ -19,6 +19,7 @@
 #include "core/clock.h"
 #include "core/order.h"
 #include "fabric/world.h"
+#include "fabrics.h"
 #include "hosted.h"
 #include "moe/drive.h"
 #include "moe/run_args.h"
@@ -401,7 +402,7 @@ int main(int argc, char **argv)
 	};
 
 	run_args_read(argc, argv);
-	hosted_need_fabric(run_args.fabric);
+	fabrics_need(run_args.fabric);
 	namespaces_need(&bridged, N_HOSTS, NULL);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,10 +12,9 @@
 
 #include <cmocka.h>
 
-#include <ferry/fabric.h>
-
 #include "core/clock.h"
 #include "core/order.h"
+#include "fabrics.h"
 #include "ranks_inner.h"
 
 static void *map_shared(size_t bytes)
@@ -44,9 +43,8 @@ static void load_libfabric(const char *fabric)
 	/* Without them an endpoint over TCP begins with 64 MiB. */
 	setenv("FI_OFI_RXM_USE_SRX", "0", 0);
 	setenv("FI_OFI_RXM_MSG_RX_SIZE", "8", 0);
-	for (int i = 0; !info.name || strcmp(info.name, name) != 0; i++)
-		if (!ferry_fabric_get(i, &info))
-			abort();
+	if (!info.name || strcmp(info.name, name) != 0)
+		info = fabrics_get(name);
 	if (info.score > 0)
 		return;
 	printf("skipped: fabric %s: %s\n", name, info.reason);
