@@ -237,6 +237,10 @@ int bench_options_check(struct bench_options *o)
 	if ((o->baseline != BENCH_BASELINE_NONE || o->raw) && o->open)
 		return opt_complain(&bench_command, "--open has no --%s",
 		                    o->raw ? "raw" : "baseline");
+	if (o->raw && o->ranks < 2)
+		return opt_complain(&bench_command,
+		                    "--raw needs --ranks 2 or more: one rank "
+		                    "writes to nobody");
 	if (o->baseline != BENCH_BASELINE_NONE && o->layout == FERRY_TOKEN)
 		return opt_complain(&bench_command,
 		                    "--baseline %s needs --layout packed or "

@@ -118,8 +118,8 @@ static bool is_nearby(const struct ferry_world *world)
 	bool nearby = true;
 
 	for (int32_t r = 1; r < world->n_ranks; r++)
-		nearby &= world->places[r].named_id ==
-		          world->places[0].named_id;
+		nearby &=
+			world->places[r].named_id == world->places[0].named_id;
 	return nearby;
 }
 
@@ -353,8 +353,10 @@ static bool cut(struct ferry_mem *mem, int32_t peer,
 	const uint64_t since_ns = load_acquire_u64(&m->peers[peer].failed_ns);
 
 	if (!(since_ns && ferry_now_ns() - since_ns >= CUT_NS) &&
-	    !ferry_wrap_dead(mem->fabric, peer))
+	    !ferry_wrap_dead(mem->fabric, peer)) {
+		ferry_ofi_say_stuck(m, peer, why);
 		return false;
+	}
 	pthread_mutex_lock(&m->lock);
 	const char *lost = ferry_ofi_why_lost(m, peer);
 

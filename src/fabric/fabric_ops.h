@@ -163,7 +163,8 @@ struct ferry_fabric_ops {
 	 * nothing until the news of a death would have come, and never says
 	 * it of a peer that has told why it goes. When this returns, what had
 	 * arrived from a peer that is dead or cut off has raised its counters.
-	 * Asked as often as `dead`.
+	 * False: `why`, "" before, may have got words on a peer that takes
+	 * nothing, for who gives up waiting for it. Asked as often as `dead`.
 	 */
 	bool (*cut)(struct ferry_mem *mem, int32_t peer,
 	            char why[FERRY_REASON_BYTES]);

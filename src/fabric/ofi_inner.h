@@ -214,6 +214,9 @@ const char *ferry_ofi_why_lost(struct ofi_mem *m, int32_t peer);
  * keeps bytes that it has read from a socket, which no descriptor tells of.
  */
 void ferry_ofi_leave(struct ofi_mem *m);
+/* Words on a peer that takes nothing; without the lock. */
+void ferry_ofi_say_stuck(const struct ofi_mem *m, int32_t peer,
+                         char why[FERRY_REASON_BYTES]);
 /* Wakes the thread, if it sleeps. */
 void ferry_ofi_ring(struct ofi_mem *m);
 

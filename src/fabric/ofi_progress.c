@@ -21,6 +21,7 @@ enum {
 	IN_A_ROW = 16, /* puts to one peer, then the next has a turn */
 	PATIENCE_NS = 100000000, /* with who told that he goes */
 	CONNECT_NS = 1000000000, /* with one who was never reached */
+	SAY_MS = 100,            /* less is nothing to speak of */
 };
 
 bool ferry_ofi_peer_has_told(const struct ofi_mem *m, int32_t peer)
@@ -247,11 +248,31 @@ static void stuck(struct ofi_mem *m, int32_t peer)
 	const uint64_t now = ferry_now_ns();
 
 	if (!p->stuck_ns)
-		p->stuck_ns = now;
+		store_release_u64(&p->stuck_ns, now);
 	if (now - p->stuck_ns < PATIENCE_NS)
 		return;
 	if (ferry_ofi_peer_has_told(m, peer) || fabric->ops->dead(fabric, peer))
 		ferry_ofi_peer_failed(m, peer, "it has gone");
+}
+
+void ferry_ofi_say_stuck(const struct ofi_mem *m, int32_t peer,
+                         char why[FERRY_REASON_BYTES])
+{
+	const struct ofi_peer *p = &m->peers[peer];
+	const uint64_t since_ns = load_acquire_u64(&p->stuck_ns);
+	const uint64_t ms = (ferry_now_ns() - since_ns) / 1000000;
+	uint8_t name[OFI_NAME_BYTES];
+	char text[OFI_TEXT_BYTES] = "";
+	size_t n_name = sizeof(name);
+	size_t n_text = sizeof(text);
+
+	if (!since_ns || ms < SAY_MS)
+		return;
+	if (!fi_av_lookup(m->av, p->address, name, &n_name))
+		fi_av_straddr(m->av, name, text, &n_text);
+	snprintf(why, FERRY_REASON_BYTES,
+	         "nothing has left for it for %llu ms, to %.60s",
+	         (unsigned long long)ms, text);
 }
 
 /*
@@ -287,7 +308,7 @@ static bool post_to(struct ofi_mem *m, int32_t peer)
 		}
 		p->head++;
 		m->n_queued--;
-		p->stuck_ns = 0;
+		store_release_u64(&p->stuck_ns, 0);
 		moved = true;
 	}
 	return moved;

@@ -115,7 +115,7 @@ void ferry_ofi_queue_drop(struct ofi_mem *m, int32_t peer)
 
 	m->n_queued -= ofi_queue_length(p);
 	p->head = p->tail;
-	p->stuck_ns = 0;
+	store_release_u64(&p->stuck_ns, 0);
 	p->bytes_gone = false;
 }
 

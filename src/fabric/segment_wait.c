@@ -166,24 +166,28 @@ static enum ferry_status give_up(struct waiting *w, uint64_t now)
 	const struct ferry_verdict mine =
 		verdict_of(w, FERRY_TIMEOUT, missing_rank(w));
 	const struct ferry_wait_item *item = &w->items[w->first];
+	struct ferry_mem *mem = w->segment->mem;
 	char who[32] = "somebody";
 	char where[64] = "segment_wait";
+	char why[FERRY_REASON_BYTES] = "";
 	char text[256];
 
-	if (mine.root >= 0)
+	if (mine.root >= 0) {
 		snprintf(who, sizeof(who), "rank %d", mine.root);
+		(void)mem->ops->cut(mem, mine.root, why);
+	}
 	if (w->where)
 		snprintf(where, sizeof(where), "%s: slot %d, dispatch %llu",
 		         ferry_phase_name(w->where->phase), w->where->slot,
 		         (unsigned long long)w->where->epoch);
 	snprintf(text, sizeof(text),
 	         "%s: %s did not come within %llu ms: signal %u is %llu of "
-	         "%llu",
+	         "%llu%s%s",
 	         where, who, (unsigned long long)(now - w->begin_ns) / 1000000,
 	         item->signal,
 	         (unsigned long long)ferry_segment_read(w->segment,
 	                                                item->signal),
-	         (unsigned long long)item->value);
+	         (unsigned long long)item->value, why[0] ? "; " : "", why);
 	return ferry_segment_break(w->segment, &mine, text);
 }
 

@@ -146,6 +146,7 @@ static void test_bench_hosts(void **state)
 	cJSON_Delete(d);
 	program_refuses("bench --combine per-host --baseline mpi", 2,
 	                "--combine per-host has no --baseline");
+	program_refuses("bench --raw --ranks 1", 2, "--raw needs --ranks 2");
 }
 
 /* Every type, combine, layout and routing, each with several others. */

@@ -2,7 +2,7 @@
 /*
  * What listens while a fabric is at work: only the address of this host on the
  * network, and after the end nothing. Who comes there without being a rank
- * harms nobody.
+ * harms nobody. An interface that reaches no other host is said to be that.
  */
 #include <arpa/inet.h>
 #include <setjmp.h>
@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include <ferry/fabric.h>
+#include <ferry/moe.h>
 
 #include "core/bits.h"
 #include "hosted.h"
@@ -107,10 +108,39 @@ static void only_what_was_asked_for(void **state)
 	ranks_run(&how, body);
 }
 
+static void reaches_nobody(struct rank *rank)
+{
+	struct ferry_moe_config config = FERRY_MOE_CONFIG_INIT;
+	struct ferry_dispatch_in in = FERRY_DISPATCH_IN_INIT;
+	struct ferry_dispatch_out out = FERRY_DISPATCH_OUT_INIT;
+	struct ferry_moe *moe;
+
+	config.max_tokens = 1;
+	config.hidden = 8;
+	config.topk = 1;
+	config.n_experts = N_RANKS;
+	RANKS_OK(ferry_moe_open(rank->world, &config, &moe));
+	RANKS_STATUS(ferry_dispatch(moe, 0, &in, &out, NULL), FERRY_TIMEOUT);
+	RANKS_TEXT(ferry_last_error(), "nothing has left for it for ");
+	RANKS_TEXT(ferry_last_error(), "://127.0.0.1:");
+	ferry_moe_close(moe);
+}
+
+static void the_loopback_reaches_nobody(void **state)
+{
+	struct ranks how = run_args_ranks(N_RANKS);
+
+	(void)state;
+	how.options = "OFI_INTERFACE=lo";
+	how.timeout_ms = 500;
+	ranks_run(&how, reaches_nobody);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_what_was_asked_for),
+		cmocka_unit_test(the_loopback_reaches_nobody),
 	};
 
 	run_args_read(argc, argv);
