@@ -38,12 +38,7 @@ static bool has_ended(const struct ferry_net_proxy *p)
 static void give_up(struct ferry_net_proxy *p, enum ferry_status status,
                     int32_t peer)
 {
-	struct ferry_verdict mine = {
-		.status = status,
-		.root = peer,
-		.slot = -1,
-		.token = -1,
-	};
+	struct ferry_verdict mine = ferry_verdict_of(status, peer);
 	struct ferry_gone gone;
 
 	if (status == FERRY_PEER && peer >= 0) {

@@ -304,12 +304,7 @@ static void say_goodbye(struct ferry_segment *s)
 {
 	const uint64_t deadline =
 		ferry_deadline_ns(min_i64(s->world->timeout_ms, GOODBYE_MS));
-	const struct ferry_verdict goodbye = {
-		.status = FERRY_OK,
-		.root = -1,
-		.slot = -1,
-		.token = -1,
-	};
+	const struct ferry_verdict goodbye = ferry_verdict_of(FERRY_OK, -1);
 
 	if (!drain(s, deadline))
 		return;

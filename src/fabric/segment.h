@@ -69,6 +69,18 @@ struct ferry_verdict {
 
 _Static_assert(sizeof(struct ferry_verdict) == 256, "whole cache lines");
 
+/* One of no phase, slot or token. */
+static inline struct ferry_verdict ferry_verdict_of(enum ferry_status status,
+                                                    int32_t root)
+{
+	return (struct ferry_verdict){
+		.status = status,
+		.root = root,
+		.slot = -1,
+		.token = -1,
+	};
+}
+
 /*
  * Counters below the caller's, n_ranks of each kind but the first:
  * ANY_VERDICT is raised after any verdict, so that a wait looks at one word

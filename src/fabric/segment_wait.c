@@ -46,12 +46,7 @@ static bool all_there(struct waiting *w)
 static struct ferry_verdict verdict_of(const struct waiting *w,
                                        enum ferry_status status, int32_t root)
 {
-	struct ferry_verdict v = {
-		.status = status,
-		.root = root,
-		.slot = -1,
-		.token = -1,
-	};
+	struct ferry_verdict v = ferry_verdict_of(status, root);
 
 	if (w->where) {
 		v.phase = (int32_t)w->where->phase;

@@ -59,12 +59,8 @@ static enum ferry_status wait_records(struct ferry_experts *x,
 static enum ferry_status mismatch(struct ferry_experts *x, int32_t rank,
                                   const char *text)
 {
-	const struct ferry_verdict mine = {
-		.status = FERRY_MISMATCH,
-		.root = rank,
-		.slot = -1,
-		.token = -1,
-	};
+	const struct ferry_verdict mine =
+		ferry_verdict_of(FERRY_MISMATCH, rank);
 
 	return ferry_segment_break(x->segment, &mine, text);
 }
