@@ -226,11 +226,16 @@ struct ferry_moe_need {
 	 */
 	int32_t n_sms;
 	int32_t resident_ctas;
+	/*
+	 * CUDA, 0 otherwise: memory of the host per rank, pinned, on top of all
+	 * else in a world of several hosts.
+	 */
+	size_t mirror_bytes;
 };
 #define FERRY_MOE_NEED_INIT                                                    \
 	{                                                                      \
 		sizeof(struct ferry_moe_need), 0, 0, 0, 0, 0, 0, 0, 0, 0,      \
-			NULL, 0, 0                                             \
+			NULL, 0, 0, 0                                          \
 	}
 
 /**

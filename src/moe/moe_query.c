@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a configuration needs, and the view of a TOKEN channel. */
 #include "../core/sized.h"
+#include "../cuda/net_layout.h"
 #include "../proto/channel.h"
 
 static void fill_need(struct ferry_moe_need *need,
@@ -18,6 +19,22 @@ static void fill_need(struct ferry_moe_need *need,
 	need->max_expert_slots = shape->max_expert_slots;
 }
 
+/* Rows cross hosts by path chunks, whatever is best on one. */
+static enum ferry_status ask_mirror(const struct ferry_shape *shape,
+                                    size_t *bytes)
+{
+	struct ferry_shape chunks = *shape;
+	struct ferry_window window;
+
+	*bytes = 0;
+	if (shape->device != FERRY_DEVICE_CUDA)
+		return FERRY_OK;
+	chunks.path = FERRY_PATH_CHUNKS;
+	FERRY_TRY(ferry_window_init(&window, &chunks, false));
+	*bytes = ferry_net_mirror_bytes(&chunks, &window);
+	return FERRY_OK;
+}
+
 static enum ferry_status ask(const struct ferry_shape *shape,
                              struct ferry_moe_need *need)
 {
@@ -26,6 +43,7 @@ static enum ferry_status ask(const struct ferry_shape *shape,
 
 	FERRY_TRY(ferry_window_init(&window, shape, false));
 	FERRY_TRY(ferry_engine_of(shape->device)->query(shape, &found));
+	FERRY_TRY(ask_mirror(shape, &found.mirror_bytes));
 	fill_need(&found, shape, &window);
 	return ferry_sized_give(need, &found, sizeof(found), "moe_query: need");
 }

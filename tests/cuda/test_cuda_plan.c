@@ -86,6 +86,27 @@ static void test_query(void **state)
 	assert_string_equal(need.path, "chunks");
 }
 
+/* Between hosts rows go by chunks, whatever one host would take. */
+static void test_mirror(void **state)
+{
+	struct ferry_moe_config c = config(2, 128);
+	struct ferry_moe_need lines = FERRY_MOE_NEED_INIT;
+	struct ferry_moe_need chunks = FERRY_MOE_NEED_INIT;
+	/* Two halves of the own rows, and a row for each choice of both. */
+	const size_t out = (size_t)(2 * 128 + 2 * 128 * 8) * 7168 * 2;
+
+	(void)state;
+	if (ferry_moe_query(&c, &lines))
+		fail_msg("%s", ferry_last_error());
+	c.path = FERRY_PATH_CHUNKS;
+	if (ferry_moe_query(&c, &chunks))
+		fail_msg("%s", ferry_last_error());
+	assert_string_equal(lines.path, "lines");
+	assert_int_equal(lines.mirror_bytes, chunks.mirror_bytes);
+	assert_true(chunks.mirror_bytes > chunks.window_bytes + out);
+	assert_true(chunks.mirror_bytes < chunks.window_bytes + out + 65536);
+}
+
 static void test_paths(void **state)
 {
 	struct ferry_moe_need need = FERRY_MOE_NEED_INIT;
@@ -182,6 +203,7 @@ int main(void)
 		cmocka_unit_test(test_blocks),
 		cmocka_unit_test(test_blocks_fit),
 		cmocka_unit_test(test_query),
+		cmocka_unit_test(test_mirror),
 		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_where_lines_end),
 		cmocka_unit_test(test_refusals),
