@@ -24,7 +24,7 @@ const struct conf_setting conf_settings[] = {
 	{"shm+wire", RANKS_THREADS, "RANKS_PER_HOST=2;FAULT=reorder", true},
 	{"trace:fault:wire", RANKS_THREADS, "FAULT=reorder", true},
 	{"ofi", RANKS_PROCESSES, "", true},
-	{"ofi", RANKS_THREADS, "", true},
+	{"ofi", RANKS_THREADS, "FAULT=reorder delay:us=5,rank=0", true},
 	{NULL, RANKS_THREADS, NULL, false},
 };
 
