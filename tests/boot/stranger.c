@@ -139,3 +139,17 @@ struct ferry_msg stranger_introduce(int fd, struct ferry_hello hello,
 		mac);
 	return stranger_read(fd, body);
 }
+
+void stranger_refused(const char *where, struct ferry_hello hello,
+                      const char *secret, enum ferry_refusal why)
+{
+	const int fd = stranger_connect(where);
+	const struct ferry_msg answer = stranger_introduce(fd, hello, secret);
+
+	RANKS_EQ(answer.type, FERRY_MSG_REFUSE);
+	RANKS_EQ((uint32_t)answer.arg, why);
+	if (why == FERRY_REFUSE_PROTOCOL)
+		RANKS_EQ(answer.arg >> 32, FERRY_BOOT_PROTOCOL);
+	RANKS_CHECK(stranger_is_closed(fd, 2000));
+	close(fd);
+}

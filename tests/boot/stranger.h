@@ -28,4 +28,8 @@ struct ferry_msg stranger_introduce(int fd, struct ferry_hello hello,
 /* A listener of his own at "HOST:PORT". */
 int stranger_listen(const char *where);
 
+/* Comes as `hello` says, and must be refused for this reason. */
+void stranger_refused(const char *where, struct ferry_hello hello,
+                      const char *secret, enum ferry_refusal why);
+
 #endif

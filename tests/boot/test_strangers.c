@@ -272,27 +272,13 @@ static void test_comes_200_times(void **state)
 	assert_non_null(strstr(book.lines, "(later ones are counted only)"));
 }
 
-static void refused_for(const char *where, struct ferry_hello hello,
-                        const char *secret, enum ferry_refusal why)
-{
-	const int fd = stranger_connect(where);
-	const struct ferry_msg answer = stranger_introduce(fd, hello, secret);
-
-	RANKS_EQ(answer.type, FERRY_MSG_REFUSE);
-	RANKS_EQ((uint32_t)answer.arg, why);
-	if (why == FERRY_REFUSE_PROTOCOL)
-		RANKS_EQ(answer.arg >> 32, FERRY_BOOT_PROTOCOL);
-	RANKS_CHECK(stranger_is_closed(fd, 2000));
-	close(fd);
-}
-
 static void wrong_secret(const char *where)
 {
-	refused_for(where, hello_of(1, N_RANKS), "a secre",
-	            FERRY_REFUSE_SECRET);
-	refused_for(where, hello_of(1, N_RANKS), "", FERRY_REFUSE_SECRET);
+	stranger_refused(where, hello_of(1, N_RANKS), "a secre",
+	                 FERRY_REFUSE_SECRET);
+	stranger_refused(where, hello_of(1, N_RANKS), "", FERRY_REFUSE_SECRET);
 	/* Who does not know the secret learns nothing about the job. */
-	refused_for(where, hello_of(77, 99), "x", FERRY_REFUSE_SECRET);
+	stranger_refused(where, hello_of(77, 99), "x", FERRY_REFUSE_SECRET);
 }
 
 static void test_wrong_secret(void **state)
@@ -306,7 +292,7 @@ static void wrong_protocol(const char *where)
 	struct ferry_hello hello = hello_of(1, N_RANKS);
 
 	hello.protocol = FERRY_BOOT_PROTOCOL + 1;
-	refused_for(where, hello, "a secret", FERRY_REFUSE_PROTOCOL);
+	stranger_refused(where, hello, "a secret", FERRY_REFUSE_PROTOCOL);
 }
 
 static void test_wrong_protocol(void **state)
@@ -317,12 +303,12 @@ static void test_wrong_protocol(void **state)
 
 static void wrong_rank(const char *where)
 {
-	refused_for(where, hello_of(N_RANKS, N_RANKS), "a secret",
-	            FERRY_REFUSE_RANGE);
-	refused_for(where, hello_of(-1, N_RANKS), "a secret",
-	            FERRY_REFUSE_RANGE);
-	refused_for(where, hello_of(INT32_MIN, N_RANKS), "a secret",
-	            FERRY_REFUSE_RANGE);
+	stranger_refused(where, hello_of(N_RANKS, N_RANKS), "a secret",
+	                 FERRY_REFUSE_RANGE);
+	stranger_refused(where, hello_of(-1, N_RANKS), "a secret",
+	                 FERRY_REFUSE_RANGE);
+	stranger_refused(where, hello_of(INT32_MIN, N_RANKS), "a secret",
+	                 FERRY_REFUSE_RANGE);
 }
 
 static void test_wrong_rank(void **state)
@@ -333,8 +319,8 @@ static void test_wrong_rank(void **state)
 
 static void duplicate(const char *where)
 {
-	refused_for(where, hello_of(0, N_RANKS), "a secret",
-	            FERRY_REFUSE_TAKEN);
+	stranger_refused(where, hello_of(0, N_RANKS), "a secret",
+	                 FERRY_REFUSE_TAKEN);
 }
 
 static void test_duplicate(void **state)

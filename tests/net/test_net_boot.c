@@ -126,18 +126,6 @@ static void send_garbage(const char *where)
 	close(fd);
 }
 
-static void refused_for(const char *where, struct ferry_hello hello,
-                        const char *secret, enum ferry_refusal why)
-{
-	const int fd = stranger_connect(where);
-	const struct ferry_msg answer = stranger_introduce(fd, hello, secret);
-
-	RANKS_EQ(answer.type, FERRY_MSG_REFUSE);
-	RANKS_EQ((uint32_t)answer.arg, why);
-	RANKS_CHECK(stranger_is_closed(fd, 2000));
-	close(fd);
-}
-
 static void come_wrongly(const char *where)
 {
 	struct ferry_hello hello = {.protocol = FERRY_BOOT_PROTOCOL,
@@ -145,19 +133,19 @@ static void come_wrongly(const char *where)
 	                            .n_ranks = N_HOSTS,
 	                            .patience_ms = 10000};
 
-	refused_for(where, hello, "a secre", FERRY_REFUSE_SECRET);
-	refused_for(where, hello, "", FERRY_REFUSE_SECRET);
+	stranger_refused(where, hello, "a secre", FERRY_REFUSE_SECRET);
+	stranger_refused(where, hello, "", FERRY_REFUSE_SECRET);
 	/* Who does not know the secret learns nothing about the job. */
 	hello.n_ranks = 77;
-	refused_for(where, hello, "x", FERRY_REFUSE_SECRET);
+	stranger_refused(where, hello, "x", FERRY_REFUSE_SECRET);
 	hello.n_ranks = N_HOSTS;
 	hello.protocol++;
-	refused_for(where, hello, "a secret", FERRY_REFUSE_PROTOCOL);
+	stranger_refused(where, hello, "a secret", FERRY_REFUSE_PROTOCOL);
 	hello.protocol--;
 	hello.rank = N_HOSTS;
-	refused_for(where, hello, "a secret", FERRY_REFUSE_RANGE);
+	stranger_refused(where, hello, "a secret", FERRY_REFUSE_RANGE);
 	hello.rank = 0;
-	refused_for(where, hello, "a secret", FERRY_REFUSE_TAKEN);
+	stranger_refused(where, hello, "a secret", FERRY_REFUSE_TAKEN);
 }
 
 static void say_nothing(const char *where)
