@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -23,31 +24,33 @@ enum {
 };
 
 /* How long until a look is due without any event. */
-static int64_t nap_ns(const struct ofi_mem *m, int64_t last_ns)
+static int64_t nap_ns(const struct ofi_mem *m, bool by_fd, int64_t last_ns)
 {
 	if (m->n_queued || m->n_flying)
 		return min_i64(last_ns * 2, NAP_WORK_NS);
-	if (m->cq_fd < 0)
-		return min_i64(last_ns * 2, NAP_POLL_NS);
-	return NAP_IDLE_NS;
+	return by_fd ? NAP_IDLE_NS : min_i64(last_ns * 2, NAP_POLL_NS);
+}
+
+static bool may_sleep(struct ofi_mem *m)
+{
+	struct fid *cq = &m->cq->fid;
+
+	return m->cq_fd >= 0 && !fi_trywait(ofi_fabric(m)->fid, &cq, 1);
 }
 
 /* Sleeps until something happens; lets go of the lock meanwhile. */
-static void rest(struct ofi_mem *m, int64_t ns)
+static void rest(struct ofi_mem *m, bool by_fd, int64_t ns)
 {
 	struct pollfd fds[2] = {
 		{.fd = m->bell_fd, .events = POLLIN},
 		{.fd = m->cq_fd, .events = POLLIN},
 	};
 	const struct timespec timeout = ferry_timespec((uint64_t)ns);
-	struct fid *cq = &m->cq->fid;
 	uint64_t rung;
 
-	if (m->cq_fd >= 0 && fi_trywait(ofi_fabric(m)->fid, &cq, 1))
-		return;
 	m->asleep = true;
 	pthread_mutex_unlock(&m->lock);
-	ppoll(fds, m->cq_fd >= 0 ? 2 : 1, &timeout, NULL);
+	ppoll(fds, by_fd ? 2 : 1, &timeout, NULL);
 	pthread_mutex_lock(&m->lock);
 	m->asleep = false;
 	if (fds[0].revents & POLLIN &&
@@ -55,10 +58,24 @@ static void rest(struct ofi_mem *m, int64_t ns)
 		return; /* somebody else has read it */
 }
 
+/* Others may want the lock, or the core. */
+static void give_way(struct ofi_mem *m)
+{
+	pthread_mutex_unlock(&m->lock);
+	sched_yield();
+	pthread_mutex_lock(&m->lock);
+}
+
+/*
+ * A provider that lets nobody sleep on its descriptor has something that the
+ * next look brings out. It may also say so for ever, while it waits for a peer:
+ * who only looked again would keep the lock, and a core.
+ */
 static void *run(void *arg)
 {
 	struct ofi_mem *m = arg;
 	int64_t ns = NAP_LEAST_NS;
+	bool refused = false;
 
 	prctl(PR_SET_TIMERSLACK, SLACK_NS);
 	pthread_mutex_lock(&m->lock);
@@ -71,8 +88,15 @@ static void *run(void *arg)
 			ns = NAP_LEAST_NS;
 			continue;
 		}
-		ns = nap_ns(m, ns);
-		rest(m, ns);
+		const bool by_fd = may_sleep(m);
+
+		refused = m->cq_fd >= 0 && !by_fd && !refused;
+		if (refused) {
+			give_way(m);
+			continue;
+		}
+		ns = nap_ns(m, by_fd, ns);
+		rest(m, by_fd, ns);
 	}
 	pthread_mutex_unlock(&m->lock);
 	return NULL;
