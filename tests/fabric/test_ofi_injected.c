@@ -7,7 +7,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -19,7 +18,7 @@
 #include "injected.h"
 
 enum {
-	PUTS = 3000, /* to each peer: more than a queue has room for */
+	PUTS = 1500, /* to each peer: more than a queue has room for */
 	CELL = 64,
 	MOST = 48, /* of a put, so that none continues another */
 	SIGNALS = 3,
@@ -159,7 +158,7 @@ static void test_late(void **state)
 	assert_in_range(done.late, PUTS, 100 * PUTS);
 }
 
-enum { COOL_MS = 300 };
+enum { ROUNDS = 1000, COOL_MS = 300, FAIL_MS = 2000, OVERRUN_MS = 800 };
 
 static uint64_t cpu_ns(void)
 {
@@ -243,6 +242,109 @@ static void test_no_descriptor_to_sleep_on(void **state)
 	assert_int_equal(done.failed, 2);
 }
 
+/* All signal all, round by round, until that is over. */
+static enum ferry_status signal_rounds(struct rank *rank,
+                                       struct ferry_segment *s)
+{
+	enum ferry_status status = FERRY_OK;
+
+	for (uint64_t i = 1; status == FERRY_OK && i < ROUNDS; i++) {
+		for (int32_t r = 0; r < rank->n_ranks && status == FERRY_OK;
+		     r++)
+			status = ferry_segment_signal(s, r, 0);
+		if (status == FERRY_OK)
+			status = ferry_segment_wait(
+				s, 0, i * (uint64_t)rank->n_ranks);
+	}
+	return status;
+}
+
+/* A connection that broke, seen from its ends and by others. */
+static void must_end(struct rank *rank, enum ferry_status status,
+                     uint64_t since)
+{
+	const int64_t ms = (int64_t)(ferry_now_ns() - since) / 1000000;
+
+	if (status != FERRY_PEER && status != FERRY_FABRIC &&
+	    status != FERRY_TIMEOUT)
+		RANKS_FAIL("%s: %s", ferry_status_name(status),
+		           ferry_last_error());
+	RANKS_CHECK(ms < FAIL_MS + 1000);
+	RANKS_STATUS(ferry_world_poll(rank->world, NULL), status);
+}
+
+static void write_fails(struct rank *rank)
+{
+	struct ferry_segment *s = injected_open(rank, 4096, 1);
+	const uint64_t begin = ferry_now_ns();
+	const enum ferry_status status = signal_rounds(rank, s);
+
+	must_end(rank, status, begin);
+	if (rank->rank == 1) {
+		RANKS_TEXT(ferry_last_error(), "ofi: rank ");
+		RANKS_TEXT(ferry_last_error(), "Input/output error");
+	}
+	/* All have been told before anybody's world is closed. */
+	ranks_meet(0, rank->n_ranks);
+}
+
+static void test_a_write_fails(void **state)
+{
+	struct ofi_faults faults = {.ranks = RANKS_BIT(1), .fail_write = 20};
+	struct ofi_faults_done done;
+	struct ranks how = {.n_ranks = 3, .timeout_ms = FAIL_MS};
+
+	(void)state;
+	injected_ranks(&how);
+	for (int i = 0; i < 2; i++) {
+		how.kind = i ? RANKS_PROCESSES : RANKS_THREADS;
+		injected_set(&faults);
+		ranks_run(&how, write_fails);
+		injected_done(&done);
+		assert_int_equal(done.errors, 1);
+	}
+}
+
+/* Rank 1 loses what came from rank 0, and only waits for it. */
+static void queue_overruns(struct rank *rank)
+{
+	struct ferry_segment *s = injected_open(rank, 4096, 2);
+	enum ferry_status status = FERRY_OK;
+
+	for (int32_t r = 0; r < rank->n_ranks; r++)
+		RANKS_OK(ferry_segment_signal(s, r, 1));
+	RANKS_OK(ferry_segment_wait(s, 1, (uint64_t)rank->n_ranks));
+	RANKS_OK(ferry_world_barrier(rank->world));
+	const uint64_t begin = ferry_now_ns();
+
+	if (rank->rank == 0)
+		status = ferry_segment_signal(s, 1, 0);
+	if (status == FERRY_OK)
+		status = ferry_segment_wait(s, 0, 1);
+	must_end(rank, status, begin);
+	if (rank->rank == 1) {
+		RANKS_EQ(status, FERRY_FABRIC);
+		RANKS_TEXT(ferry_last_error(), "the queue overran");
+		RANKS_STATUS(ferry_segment_flush(s), FERRY_BROKEN);
+	}
+	ranks_meet(0, rank->n_ranks);
+}
+
+static void test_a_queue_overruns(void **state)
+{
+	const struct ofi_faults faults = {.ranks = RANKS_BIT(1), .overrun = 2};
+	struct ofi_faults_done done;
+	struct ranks how = {.n_ranks = 2, .timeout_ms = OVERRUN_MS};
+
+	(void)state;
+	injected_ranks(&how);
+	how.options = "LOG_LEVEL=error;OFI_LIBRARY=" FAULTS_LIBRARY;
+	injected_set(&faults);
+	ranks_run(&how, queue_overruns);
+	injected_done(&done);
+	assert_int_equal(done.overruns, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -252,6 +354,8 @@ int main(void)
 		cmocka_unit_test(test_late),
 		cmocka_unit_test(test_nobody_spins),
 		cmocka_unit_test(test_no_descriptor_to_sleep_on),
+		cmocka_unit_test(test_a_write_fails),
+		cmocka_unit_test(test_a_queue_overruns),
 	};
 
 	injected_begin();
