@@ -32,7 +32,7 @@ enum ofi_call {
 
 /* What to do; zero: nothing. */
 struct ofi_faults {
-	/* `times` calls (0: 1) from number `nth` (1: first) on answer -error. */
+	/* From call number `nth` (1: first) on `times` (0: 1) answer -error. */
 	enum ofi_call call;
 	uint32_t nth;
 	uint32_t times;
@@ -60,7 +60,7 @@ struct ofi_faults {
 	/* Not 0: nobody may ever sleep on the descriptor (fi_trywait). */
 	uint32_t restless;
 	uint32_t seed;
-	/* The name that tcp;ofi_rxm is given, such as efa, which has no order. */
+	/* The name that tcp;ofi_rxm is given, such as efa: of no order. */
 	char as[OFI_FAULTS_NAME];
 };
 
