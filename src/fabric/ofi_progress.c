@@ -337,9 +337,10 @@ static void break_down(struct ofi_mem *m, const char *why)
 	if (m->broken[0])
 		return;
 	snprintf(m->broken, sizeof(m->broken), "%s", why);
+	/* Who waits for a peer learns that it does so in vain. */
 	for (int32_t r = 0; r < ofi_world(m)->n_ranks; r++)
-		ferry_ofi_queue_drop(m, r);
-	pthread_cond_broadcast(&m->room);
+		if (!ferry_net_stores(&m->net.wrap.mem, r))
+			ferry_ofi_peer_failed(m, r, why);
 	ferry_log(&ofi_world(m)->ctx, FERRY_LOG_WARN, "ofi: %s: %s",
 	          ofi_fabric(m)->choice.provider, m->broken);
 }
