@@ -61,6 +61,8 @@ set(args_gpu_hosts_fused --fabric p2p+wire --path chunks --fused
   --options RANKS_PER_HOST=1)
 set(args_gpu_hosts_processes --fabric p2p+wire --path chunks --processes
   --options RANKS_PER_HOST=1)
+set(args_gpu_hosts_ofi --fabric p2p+ofi --path chunks
+  --options RANKS_PER_HOST=1)
 set(gpu_split gpu_lines gpu_chunks)
 set(gpu_hosts gpu_hosts gpu_hosts_pairs)
 set(gpu_all gpu_lines gpu_chunks gpu_lines_fused gpu_chunks_fused)

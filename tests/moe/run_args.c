@@ -143,6 +143,8 @@ void run_args_read(int argc, char **argv)
 	if (!strncmp(run_args.fabric, "p2p", 3) ||
 	    !strcmp(run_args.fabric, "nvshmem"))
 		find_gpus();
+	if (strstr(run_args.fabric, "ofi"))
+		fabrics_need("shm+ofi"); /* is there a libfabric? */
 	if (!seeded)
 		run_args.seed = ranks_seed();
 	if (run_args.hosts)

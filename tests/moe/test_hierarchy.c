@@ -205,6 +205,39 @@ static void bytes_between_hosts(void **state)
 	ranks_run(&how, once_per_rank);
 }
 
+/*
+ * Rows that land with a rank reach its mates while it makes no call: whoever
+ * takes them out of the network tells everybody.
+ */
+static void idle_mates(struct rank *rank)
+{
+	const struct ferry_moe_config config = config_of(rank, FERRY_EXACT);
+	struct drive *d = drive_open(rank, &config, NULL);
+	struct drive_step step = {.from = FERRY_FROM_PACKED, .light = true};
+
+	step.spec.seed = run_args.seed;
+	for (int32_t r = 0; r < N_RANKS; r++)
+		step.n_tokens[r] = N_TOKENS;
+	struct drive_op *op = drive_begin(d, 0, &step);
+
+	drive_dispatch_send(op);
+	if (rank->rank % 2)
+		ranks_meet(0, N_RANKS);
+	drive_dispatch_recv(op);
+	if (rank->rank % 2 == 0)
+		ranks_meet(0, N_RANKS);
+	drive_end(op);
+}
+
+static void nobody_need_call(void **state)
+{
+	struct ranks how = run_args_ranks(N_RANKS);
+
+	(void)state;
+	how.options = "RANKS_PER_HOST=4";
+	ranks_run(&how, idle_mates);
+}
+
 /* One rank that does not want it is enough, so that all do the same. */
 static void configure_off(const struct rank *rank,
                           struct ferry_world_config *config)
@@ -230,6 +263,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(bytes_of_sums),
 		cmocka_unit_test(bytes_of_sums_for_groups),
 		cmocka_unit_test(all_or_none),
+		cmocka_unit_test(nobody_need_call),
 	};
 
 	run_args_read(argc, argv);

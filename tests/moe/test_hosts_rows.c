@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -70,12 +71,21 @@ static void rows_take_their_way(struct rank *rank)
 	RANKS_CHECK(alone || puts.signals[true] > 0);
 }
 
-static void test_rows(void **state)
+static struct ranks run_traced(void)
 {
+	static char fabric[64];
 	struct ranks how = run_args_ranks(N_RANKS);
 
+	snprintf(fabric, sizeof(fabric), "trace:%s", run_args.fabric);
+	how.fabric = fabric;
+	return how;
+}
+
+static void test_rows(void **state)
+{
+	struct ranks how = run_traced();
+
 	(void)state;
-	how.fabric = "trace:shm+wire";
 	how.options = "RANKS_PER_HOST=2;TRACE=/dev/null";
 	ranks_run(&how, rows_take_their_way);
 }
@@ -90,10 +100,9 @@ static void name_hosts(const struct rank *rank,
 
 static void test_names(void **state)
 {
-	struct ranks how = run_args_ranks(N_RANKS);
+	struct ranks how = run_traced();
 
 	(void)state;
-	how.fabric = "trace:shm+wire";
 	how.configure = name_hosts;
 	ranks_run(&how, rows_take_their_way);
 }
