@@ -16,9 +16,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../core/bits.h"
 #include "../core/clock.h"
 
-enum { BACKLOG = 1024, RETRY_LISTEN_MS = 3000, CONNECT_MS = 3000 };
+enum {
+	BACKLOG = 1024,
+	RETRY_LISTEN_MS = 3000,
+	CONNECT_MS = 3000,
+	SILENCE_LEAST_MS = 1000,
+	SILENCE_MOST_MS = 25000,
+};
 
 static enum ferry_status bad(struct ferry_ctx *ctx, const char *text)
 {
@@ -189,6 +196,12 @@ bool ferry_socket_again(void)
 	return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
 }
 
+bool ferry_socket_silent(void)
+{
+	return errno == ETIMEDOUT || errno == EHOSTUNREACH ||
+	       errno == ENETUNREACH || errno == ENETDOWN;
+}
+
 bool ferry_socket_wait(int fd, short events, uint64_t deadline_ns)
 {
 	for (;;) {
@@ -297,16 +310,21 @@ int ferry_address_connect(const struct ferry_address *address,
 	return fd;
 }
 
-static void adopt_tcp(int fd)
+/*
+ * A host that goes down, or whose cable is out, sends no end: that is noticed
+ * when its kernel has not answered for the timeout of the world, or half a
+ * minute. A process need not run for that.
+ */
+static void adopt_tcp(int fd, int64_t timeout_ms)
 {
 	const int on = 1;
-	const int idle_s = 10;
-	const int interval_s = 5;
+	const int unanswered_ms = (int)min_i64(
+		max_i64(timeout_ms, SILENCE_LEAST_MS), SILENCE_MOST_MS);
+	const int idle_s = (int)max_i64(unanswered_ms / 2500, 1);
+	const int interval_s = (int)max_i64(unanswered_ms / 5000, 1);
 	const int n_probes = 3;
-	const unsigned unanswered_ms = 25000;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	/* A host that goes down sends no end: notice it in half a minute. */
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s,
@@ -325,13 +343,14 @@ static bool is_unix_socket(int fd)
 	return domain == AF_UNIX;
 }
 
-bool ferry_socket_adopt(int fd, char reason[FERRY_REASON_TEXT])
+bool ferry_socket_adopt(int fd, int64_t timeout_ms,
+                        char reason[FERRY_REASON_TEXT])
 {
 	struct ucred cred;
 	socklen_t n = sizeof(cred);
 
 	if (!is_unix_socket(fd)) {
-		adopt_tcp(fd);
+		adopt_tcp(fd, timeout_ms);
 		return true;
 	}
 	/* Abstract names have no permissions: anyone may take or call them. */

@@ -33,14 +33,21 @@ enum ferry_status ferry_address_listen(struct ferry_ctx *ctx,
 int ferry_address_connect(const struct ferry_address *address,
                           uint64_t deadline_ns, char reason[FERRY_REASON_TEXT]);
 
-/* Prepares a connection; false with a reason when it is another user's. */
-bool ferry_socket_adopt(int fd, char reason[FERRY_REASON_TEXT]);
+/*
+ * Prepares a connection; false with a reason when it is another user's. A host
+ * that answers nothing for timeout_ms, 1 to 25 s, is given up.
+ */
+bool ferry_socket_adopt(int fd, int64_t timeout_ms,
+                        char reason[FERRY_REASON_TEXT]);
 
 /* Who is at the other end: "127.0.0.1:5123", "pid 17 of user 1000". */
 void ferry_socket_peer(int fd, char *text, size_t bytes);
 
 /* errno of a send or recv that failed: is it to be tried again? */
 bool ferry_socket_again(void);
+
+/* Likewise: is the other host out of reach, so that nothing is known of it? */
+bool ferry_socket_silent(void);
 
 /* Waits for poll events; false when the deadline has passed. */
 bool ferry_socket_wait(int fd, short events, uint64_t deadline_ns);

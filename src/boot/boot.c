@@ -73,3 +73,10 @@ void ferry_boot_close(struct ferry_boot *boot)
 	if (boot)
 		boot->ops->close(boot);
 }
+
+bool ferry_boot_silent_never(struct ferry_boot *boot, int32_t peer)
+{
+	(void)boot;
+	(void)peer;
+	return false;
+}

@@ -33,9 +33,16 @@ struct ferry_boot_ops {
 	void (*abort)(struct ferry_boot *boot);
 	/* Has this peer been seen to die or close? Any thread; never blocks. */
 	bool (*dead)(struct ferry_boot *boot, int32_t peer);
+	/*
+	 * Does this peer's host answer no more, so that the peer may live and
+	 * is not reached? As `dead`.
+	 */
+	bool (*silent)(struct ferry_boot *boot, int32_t peer);
 	/* Local; peers see an orderly end as a death if they still wait. */
 	void (*close)(struct ferry_boot *boot);
 };
+
+bool ferry_boot_silent_never(struct ferry_boot *boot, int32_t peer);
 
 /* First member of every implementation's own struct. */
 struct ferry_boot {

@@ -51,6 +51,7 @@ static const struct ferry_boot_ops ops = {
 	.allgather = allgather,
 	.abort = abort_all,
 	.dead = dead,
+	.silent = ferry_boot_silent_never,
 	.close = close_self,
 };
 

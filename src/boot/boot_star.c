@@ -46,6 +46,7 @@ struct boot_star {
 	size_t n_sent;
 	bool polled;     /* an allgather sleeps until there is news */
 	bool mute;       /* a message was cut: nothing more can be said */
+	bool silent;     /* the host of rank 0 does not answer */
 	bool must_abort; /* ABORT is to be sent */
 };
 
@@ -75,6 +76,13 @@ static bool is_sending(const struct boot_star *b)
 	return !b->mute && b->n_sent < b->n_head + b->n_tail;
 }
 
+/* Only the first error of a socket says why. */
+static void lose(struct boot_star *b)
+{
+	b->silent |= ferry_socket_silent();
+	b->mute = true;
+}
+
 static void send_some(struct boot_star *b)
 {
 	while (is_sending(b)) {
@@ -90,7 +98,7 @@ static void send_some(struct boot_star *b)
 		else if (ferry_socket_again())
 			return;
 		else
-			b->mute = true; /* the end will be read, too */
+			lose(b); /* the end will be read, too */
 	}
 }
 
@@ -105,8 +113,12 @@ static void receive_some(struct boot_star *b)
 			ferry_spoke_input(&b->spoke, piece, (size_t)n);
 		else if (n < 0 && ferry_socket_again())
 			return;
-		if (n <= 0)
-			ferry_spoke_end(&b->spoke);
+		if (n <= 0) {
+			b->silent |= n < 0 && ferry_socket_silent();
+			ferry_spoke_end(&b->spoke, b->silent
+			                                   ? FERRY_LEAVE_SILENT
+			                                   : FERRY_LEAVE_DIED);
+		}
 		if (n <= 0 || b->spoke.failed == FERRY_PROTO)
 			return;
 	}
@@ -249,17 +261,32 @@ static void abort_all(struct ferry_boot *boot)
 	eventfd_write(b->wake, 1);
 }
 
-/* Whoever polls reads: news taken from under it would not wake it. */
-static bool dead(struct ferry_boot *boot, int32_t peer)
+/*
+ * 1 + enum ferry_leave, 0: it is here. Whoever polls reads: news taken from
+ * under it would not wake it.
+ */
+static int has_left(struct ferry_boot *boot, int32_t peer)
 {
 	struct boot_star *b = (struct boot_star *)boot;
 
 	pthread_mutex_lock(&b->lock);
 	if (!b->polled)
 		step(b);
-	const bool gone = b->spoke.gone[peer];
+	const int how = b->spoke.gone[peer];
 	pthread_mutex_unlock(&b->lock);
-	return gone;
+	return how;
+}
+
+static bool dead(struct ferry_boot *boot, int32_t peer)
+{
+	const int how = has_left(boot, peer);
+
+	return how && how != 1 + FERRY_LEAVE_SILENT;
+}
+
+static bool silent(struct ferry_boot *boot, int32_t peer)
+{
+	return has_left(boot, peer) == 1 + FERRY_LEAVE_SILENT;
 }
 
 static void destroy(struct boot_star *b)
@@ -289,7 +316,7 @@ static void close_star(struct ferry_boot *boot)
 #define OPS(kind)                                                              \
 	{                                                                      \
 		.name = kind, .allgather = allgather, .abort = abort_all,      \
-		.dead = dead, .close = close_star,                             \
+		.dead = dead, .silent = silent, .close = close_star,           \
 	}
 static const struct ferry_boot_ops ops_unix = OPS("unix");
 static const struct ferry_boot_ops ops_tcp = OPS("tcp");

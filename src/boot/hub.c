@@ -124,8 +124,8 @@ static void fail_if_gone(struct ferry_hub *hub)
 
 		if (hub->absent[r])
 			ferry_hub_fail(hub, FERRY_PEER, "boot: rank %d %s", r,
-			               hub->deaths[i] >> 32 ? "closed its world"
-			                                    : "died");
+			               ferry_leave_text((enum ferry_leave)(
+					       hub->deaths[i] >> 32)));
 	}
 }
 
@@ -142,26 +142,30 @@ void ferry_hub_join(struct ferry_hub *hub, struct ferry_hub_conn *conn,
 }
 
 /* A member has gone; before all have come, that fails the open. */
-static void member_gone(struct ferry_hub *hub, int32_t rank, bool closed)
+static void member_gone(struct ferry_hub *hub, int32_t rank,
+                        enum ferry_leave how)
 {
 	if (hub->gone[rank])
 		return;
 	hub->gone[rank] = true;
-	hub->deaths[hub->n_deaths++] = (uint32_t)rank | (uint64_t)closed << 32;
+	hub->deaths[hub->n_deaths++] = (uint32_t)rank | (uint64_t)how << 32;
 	if (!hub->complete)
-		ferry_hub_fail(hub, FERRY_PEER, "boot: rank %d %s", rank,
-		               closed ? "gave up while others still came"
-		                      : "died while others still came");
+		ferry_hub_fail(hub, FERRY_PEER,
+		               "boot: rank %d %s while others still came", rank,
+		               how == FERRY_LEAVE_CLOSED
+		                       ? "gave up"
+		                       : ferry_leave_text(how));
 	else if (hub->n_absent < hub->n_ranks)
 		fail_if_gone(hub);
 	if (rank == 0)
 		hub->over = true;
 }
 
-void ferry_hub_end(struct ferry_hub *hub, struct ferry_hub_conn *conn)
+void ferry_hub_end(struct ferry_hub *hub, struct ferry_hub_conn *conn,
+                   enum ferry_leave how)
 {
 	if (conn->state == FERRY_CONN_MEMBER)
-		member_gone(hub, conn->rank, false);
+		member_gone(hub, conn->rank, how);
 	else if (conn->state < FERRY_CONN_MEMBER)
 		ferry_hub_drop(hub, conn, "it left before it was known");
 	conn->state = FERRY_CONN_OVER;
@@ -177,7 +181,7 @@ void ferry_hub_malformed(struct ferry_hub *hub, struct ferry_hub_conn *conn)
 	ferry_hub_fail(hub, FERRY_PROTO,
 	               "boot: rank %d (%s) sent a malformed message",
 	               conn->rank, conn->from);
-	ferry_hub_end(hub, conn);
+	ferry_hub_end(hub, conn, FERRY_LEAVE_DIED);
 }
 
 static void round_end(struct ferry_hub *hub)
@@ -251,7 +255,7 @@ void ferry_hub_member(struct ferry_hub *hub, struct ferry_hub_conn *conn)
 		               "boot: rank %d aborted the world", conn->rank);
 		return;
 	default: /* BYE, or it would not have been allowed */
-		member_gone(hub, conn->rank, true);
+		member_gone(hub, conn->rank, FERRY_LEAVE_CLOSED);
 		conn->state = FERRY_CONN_OVER;
 		return;
 	}

@@ -69,7 +69,7 @@ struct ferry_hub {
 	uint8_t *gather;
 	uint8_t *result; /* of the round before */
 	size_t result_bytes;
-	/* Deaths in their order: rank, and 1 above bit 32 if it closed. */
+	/* Deaths in their order, as in FERRY_MSG_DEAD. */
 	uint64_t *deaths;
 	int32_t n_deaths;
 	bool *gone; /* [n_ranks] */
@@ -96,8 +96,9 @@ void ferry_hub_drop(struct ferry_hub *hub, struct ferry_hub_conn *conn,
 /* Bytes came in. */
 void ferry_hub_input(struct ferry_hub *hub, struct ferry_hub_conn *conn,
                      const uint8_t *data, size_t n_data);
-/* The connection has ended. */
-void ferry_hub_end(struct ferry_hub *hub, struct ferry_hub_conn *conn);
+/* The connection has ended. `how`: not with FERRY_LEAVE_CLOSED. */
+void ferry_hub_end(struct ferry_hub *hub, struct ferry_hub_conn *conn,
+                   enum ferry_leave how);
 /* Frees it; its state is OVER. */
 void ferry_hub_forget(struct ferry_hub *hub, struct ferry_hub_conn *conn);
 

@@ -56,6 +56,8 @@ static void pause_accept(struct ferry_hub_loop *loop, int err)
 
 static void accept_all(struct ferry_hub_loop *loop)
 {
+	const int64_t timeout_ms = loop->hub.ctx->opt.timeout_ms;
+
 	for (int i = 0; i < 64; i++) {
 		char from[80];
 		char reason[FERRY_REASON_TEXT];
@@ -68,9 +70,16 @@ static void accept_all(struct ferry_hub_loop *loop)
 		}
 		ferry_socket_peer(fd, from, sizeof(from));
 		struct ferry_hub_conn *conn = add(loop, fd, from);
-		if (conn && !ferry_socket_adopt(fd, reason))
+		if (conn && !ferry_socket_adopt(fd, timeout_ms, reason))
 			ferry_hub_drop(&loop->hub, conn, reason);
 	}
+}
+
+/* What became of the peer whose connection a send or recv has ended. */
+static enum ferry_leave how_left(ssize_t n)
+{
+	return n < 0 && ferry_socket_silent() ? FERRY_LEAVE_SILENT
+	                                      : FERRY_LEAVE_DIED;
 }
 
 static void read_piece(struct ferry_hub_loop *loop, struct ferry_hub_conn *conn)
@@ -80,7 +89,7 @@ static void read_piece(struct ferry_hub_loop *loop, struct ferry_hub_conn *conn)
 	if (n > 0)
 		ferry_hub_input(&loop->hub, conn, loop->piece, (size_t)n);
 	else if (n == 0 || !ferry_socket_again())
-		ferry_hub_end(&loop->hub, conn);
+		ferry_hub_end(&loop->hub, conn, how_left(n));
 }
 
 /* Sends what there is; true when the socket is full. */
@@ -95,7 +104,7 @@ static bool write_all(struct ferry_hub_loop *loop, struct ferry_hub_conn *conn)
 		if (sent < 0 && ferry_socket_again())
 			return true;
 		if (sent < 0) {
-			ferry_hub_end(&loop->hub, conn);
+			ferry_hub_end(&loop->hub, conn, how_left(sent));
 			return false;
 		}
 		ferry_hub_sent(conn, (size_t)sent);

@@ -180,7 +180,8 @@ static enum outcome introduce(struct attempt *a)
 	const struct ferry_msg head =
 		ferry_msg_head(FERRY_MSG_HELLO, sizeof(a->hello), 0);
 
-	if (!ferry_socket_adopt(a->fd, a->reason) ||
+	if (!ferry_socket_adopt(a->fd, a->visit->ctx->opt.timeout_ms,
+	                        a->reason) ||
 	    !send_message(a, head, &a->hello) || !receive(a))
 		return TRY_AGAIN;
 	if (a->reader.head.type == FERRY_MSG_REFUSE)

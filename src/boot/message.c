@@ -5,6 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *ferry_leave_text(enum ferry_leave how)
+{
+	switch (how) {
+	case FERRY_LEAVE_CLOSED:
+		return "closed its world";
+	case FERRY_LEAVE_SILENT:
+		return "does not answer";
+	default:
+		return "died";
+	}
+}
+
 void ferry_reader_destroy(struct ferry_reader *reader)
 {
 	free(reader->body);

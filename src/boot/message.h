@@ -39,10 +39,17 @@ enum ferry_msg_type {
 	FERRY_MSG_GO,
 	FERRY_MSG_GIVE,   /* arg: round */
 	FERRY_MSG_RESULT, /* arg: round */
-	FERRY_MSG_DEAD,   /* arg: rank, and 1 above bit 32 if it closed */
+	FERRY_MSG_DEAD,   /* arg: rank, enum ferry_leave above bit 32 */
 	FERRY_MSG_FAIL,   /* arg: -status; body: text without 0 */
 	FERRY_MSG_ABORT,
 	FERRY_MSG_BYE,
+};
+
+/* How a rank has gone. */
+enum ferry_leave {
+	FERRY_LEAVE_DIED,
+	FERRY_LEAVE_CLOSED,
+	FERRY_LEAVE_SILENT, /* its host does not answer; it may live */
 };
 
 enum ferry_refusal {
@@ -88,6 +95,9 @@ struct ferry_reader {
 	bool whole; /* to be dropped by the next feed */
 	bool bad; /* a head was not allowed: where the next begins is unknown */
 };
+
+/* "died", "closed its world", "does not answer" */
+const char *ferry_leave_text(enum ferry_leave how);
 
 void ferry_reader_destroy(struct ferry_reader *reader);
 

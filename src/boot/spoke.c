@@ -34,13 +34,13 @@ void ferry_spoke_fail(struct ferry_spoke *spoke, enum ferry_status status,
 	spoke->failed = status;
 }
 
-void ferry_spoke_end(struct ferry_spoke *spoke)
+void ferry_spoke_end(struct ferry_spoke *spoke, enum ferry_leave how)
 {
-	const bool told = spoke->gone[0];
-
-	spoke->gone[0] = true;
-	ferry_spoke_fail(spoke, FERRY_PEER, "boot: rank 0 %s",
-	                 told ? "closed its world" : "died");
+	if (!spoke->gone[0])
+		spoke->gone[0] = (uint8_t)(1 + how);
+	ferry_spoke_fail(
+		spoke, FERRY_PEER, "boot: rank 0 %s",
+		ferry_leave_text((enum ferry_leave)(spoke->gone[0] - 1)));
 }
 
 static bool is_failure(uint64_t minus_status)
@@ -82,7 +82,8 @@ static bool allowed(const void *arg, const struct ferry_msg *head)
 		return is_awaited(spoke, head) || is_belated(spoke, head);
 	case FERRY_MSG_DEAD:
 		return head->bytes == 0 &&
-		       (uint32_t)head->arg < (uint32_t)spoke->n_ranks;
+		       (uint32_t)head->arg < (uint32_t)spoke->n_ranks &&
+		       head->arg >> 32 <= FERRY_LEAVE_SILENT;
 	case FERRY_MSG_FAIL:
 		return head->bytes < FERRY_TEXT_BYTES && is_failure(head->arg);
 	default:
@@ -106,7 +107,8 @@ static void message(struct ferry_spoke *spoke)
 		reader->capacity = 0;
 		return;
 	case FERRY_MSG_DEAD:
-		spoke->gone[(uint32_t)reader->head.arg] = true;
+		spoke->gone[(uint32_t)reader->head.arg] =
+			(uint8_t)(1 + (reader->head.arg >> 32));
 		return;
 	default:
 		ferry_spoke_fail(

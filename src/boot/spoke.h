@@ -16,7 +16,7 @@ struct ferry_spoke {
 	uint64_t round;  /* of the next allgather */
 	size_t expected; /* bytes of its result, 0: none is awaited */
 	uint8_t *result; /* malloc'ed, once it is here */
-	bool *gone;      /* [n_ranks] */
+	uint8_t *gone;   /* [n_ranks] 1 + enum ferry_leave, 0: here */
 	enum ferry_status failed;
 	char text[FERRY_TEXT_BYTES];
 };
@@ -28,7 +28,7 @@ void ferry_spoke_destroy(struct ferry_spoke *spoke);
 void ferry_spoke_input(struct ferry_spoke *spoke, const uint8_t *data,
                        size_t n_data);
 /* The connection to rank 0 has ended. */
-void ferry_spoke_end(struct ferry_spoke *spoke);
+void ferry_spoke_end(struct ferry_spoke *spoke, enum ferry_leave how);
 
 /* The first failure stays. */
 __attribute__((format(printf, 3, 4))) void

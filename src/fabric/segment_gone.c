@@ -17,6 +17,17 @@ enum {
 	NAP_US = 1000,
 };
 
+/* Nobody knows whether it lives: the rendezvous lost it, or was lost. */
+static bool is_silent(struct ferry_boot *boot, int32_t peer,
+                      char why[FERRY_REASON_BYTES])
+{
+	if (!boot->ops->silent(boot, peer))
+		return false;
+	snprintf(why, FERRY_REASON_BYTES,
+	         "its host does not answer the rendezvous");
+	return true;
+}
+
 /*
  * Who gives another reason for going has not gone: his verdict is dealt with
  * as such.
@@ -33,8 +44,8 @@ bool ferry_segment_has_gone(struct ferry_segment *segment, int32_t peer,
 	gone->flags = FERRY_VERDICT_CLOSED;
 	if (ferry_segment_has_verdict(segment, peer))
 		return segment->verdicts[peer].status == FERRY_OK;
-	gone->flags = cut && !died ? FERRY_VERDICT_CUT : 0;
-	return cut || died;
+	gone->flags = died ? 0 : FERRY_VERDICT_CUT;
+	return cut || died || is_silent(segment->world->boot, peer, gone->why);
 }
 
 bool ferry_segment_await_gone(struct ferry_segment *segment, int32_t peer,

@@ -213,7 +213,7 @@ static void act(struct play *play, struct script *s)
 		say(play, v, ferry_msg_head(FERRY_MSG_ABORT, 0, 0), NULL);
 		break;
 	case 6:
-		ferry_hub_end(&play->hub, v->conn);
+		ferry_hub_end(&play->hub, v->conn, FERRY_LEAVE_DIED);
 		break;
 	case 7:
 		play->later_ns += (uint64_t)next(s) * 10000000u;
