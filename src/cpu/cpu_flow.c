@@ -35,6 +35,9 @@ static void set_sizes(struct cpu_flow *flow)
 	flow->rows_per_signal = stride < CPU_CHUNK_BYTES
 	                                ? (int64_t)(CPU_CHUNK_BYTES / stride)
 	                                : 1;
+	flow->rows_per_kick =
+		(int32_t)(stride < CPU_KICK_BYTES ? CPU_KICK_BYTES / stride
+	                                          : 1);
 	flow->signals_per_row = (int64_t)((flow->wire_bytes - 1) / max_put + 1);
 }
 
@@ -71,7 +74,11 @@ void ferry_cpu_flow_expect(struct cpu_flow *flow, int64_t n_rows)
 	            CPU_SHARED_CACHE_BYTES;
 }
 
-/* A free row of the stage; the fabric is waited for when all are in use. */
+/*
+ * A free row of the stage; the fabric is waited for when all are in use. What
+ * is staged leaves while it is in the cache, and so do the rows that follow it
+ * in the same place, if the fabric has read it by then.
+ */
 static enum ferry_status stage_row(struct cpu_flow *flow, char **row)
 {
 	struct ferry_moe *moe = flow->moe;
@@ -79,6 +86,11 @@ static enum ferry_status stage_row(struct cpu_flow *flow, char **row)
 	if (flow->n_staged == moe->window.stage_rows) {
 		FERRY_TRY(ferry_segment_flush(moe->segment));
 		flow->n_staged = 0;
+	} else if (flow->n_staged &&
+	           flow->n_staged % flow->rows_per_kick == 0) {
+		FERRY_TRY(ferry_segment_kick(moe->segment));
+		if (ferry_segment_all_read(moe->segment))
+			flow->n_staged = 0;
 	}
 	*row = moe->engine->window + ferry_window_stage(&moe->window,
 	                                                flow->op->slot,

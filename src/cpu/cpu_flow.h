@@ -20,6 +20,9 @@
  */
 enum { CPU_CHUNK_BYTES = 128 << 10 };
 
+/* Bytes of the stage that leave at once: a part of a core's cache. */
+enum { CPU_KICK_BYTES = 256 << 10 };
+
 /*
  * When all ranks of a host together send more than this, rows are stored
  * around the cache: they would leave it before their receiver comes. Less
@@ -42,9 +45,10 @@ struct cpu_flow {
 	int64_t rows_per_signal; /* peers that stores reach */
 	int64_t signals_per_row; /* the others */
 	int32_t n_staged;
-	uint32_t out_signal; /* raised at receivers that stores reach */
-	int32_t n_places;    /* where rows of a rank of another host may land */
-	int32_t n_sources;   /* of engine->sources */
+	int32_t rows_per_kick; /* of the stage */
+	uint32_t out_signal;   /* raised at receivers that stores reach */
+	int32_t n_places;  /* where rows of a rank of another host may land */
+	int32_t n_sources; /* of engine->sources */
 };
 
 /*

@@ -159,6 +159,12 @@ enum ferry_status ferry_segment_open_on(struct ferry_world *world,
                                         size_t bytes, uint32_t n_signals,
                                         struct ferry_segment **segment);
 
+/* Has the fabric read all sources? Does not block; a failure is no answer. */
+static inline bool ferry_segment_all_read(struct ferry_segment *segment)
+{
+	return segment->mem->ops->flushed(segment->mem);
+}
+
 /* Where a wait stands, for its report. */
 struct ferry_wait_at {
 	enum ferry_phase phase;
