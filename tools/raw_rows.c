@@ -69,8 +69,27 @@ static int64_t list_token(const struct raw_rows *r, int phase, int32_t owner,
 	}
 	for (int32_t k = 0; k < c->topk; k++)
 		if (ids[k] >= 0 && bench_owner(c, ids[k]) == expert_rank)
-			to[n++] = (first + (size_t)k) * row;
+			n++; /* see line_up */
 	return n;
+}
+
+/* EXACT: what a rank sends back lies in a row, behind that of lower ranks. */
+static void line_up(const struct raw_rows *r, int32_t expert_rank,
+                    int32_t owner, size_t *to, int64_t n)
+{
+	const struct bench_case *c = r->c;
+	const int32_t n_ids = bench_tokens(c, owner) * c->topk;
+	const int32_t *ids = ids_of(r, owner, 0);
+	size_t first = 0;
+
+	for (int32_t i = 0; i < n_ids; i++) {
+		const int32_t rank =
+			ids[i] < 0 ? owner : bench_owner(c, ids[i]);
+
+		first += rank < expert_rank && rank != owner;
+	}
+	for (int64_t i = 0; i < n; i++)
+		to[i] = (first + (size_t)i) * r->row_bytes[BENCH_COMBINE];
 }
 
 int64_t raw_rows_list(const struct raw_rows *r, int phase, int32_t source,
@@ -89,6 +108,8 @@ int64_t raw_rows_list(const struct raw_rows *r, int phase, int32_t source,
 			to[n + i] = some[i];
 		n += m;
 	}
+	if (to && !there && r->c->combine == FERRY_EXACT)
+		line_up(r, source, destination, to, n);
 	return n;
 }
 

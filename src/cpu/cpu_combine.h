@@ -27,6 +27,35 @@ const char *ferry_cpu_part_row(const struct ferry_moe *moe,
                                const struct cpu_op *op,
                                const struct ferry_arrival *arrival, char *to);
 
+/*
+ * EXACT, where some peer is only put to: what a rank sends back to another lies
+ * there in a row, in the order of tokens and choices, since it leaves in larger
+ * pieces then. A rank's rows begin behind those of all choices that lower ranks
+ * serve, kept or not: so both ends know it from the table. engine->back is
+ * where the next row lies, of each rank that sends or gets them. Otherwise each
+ * choice has its place.
+ */
+static inline bool cpu_back_in_a_row(const struct ferry_moe *moe)
+{
+	return moe->shape.combine == FERRY_EXACT && moe->window.stage_rows;
+}
+
+/* The first row from `source`, in the window of a rank that sent `table`. */
+int64_t ferry_cpu_back_first(const struct ferry_shape *shape,
+                             const struct ferry_table *table, int32_t source,
+                             int32_t receiver);
+
+/* Where a choice of a token comes back; `rank` sends it, or gets it. */
+static inline size_t cpu_back_place(struct ferry_moe *moe, int32_t slot,
+                                    int32_t rank, int32_t token, int32_t choice)
+{
+	if (cpu_back_in_a_row(moe))
+		return ferry_window_back(&moe->window, &moe->shape, slot, 0,
+		                         (int32_t)moe->engine->back[rank]++);
+	return ferry_window_back(&moe->window, &moe->shape, slot, token,
+	                         choice);
+}
+
 /* What is added up for a token, each once; in this order. */
 struct cpu_terms {
 	int32_t n;

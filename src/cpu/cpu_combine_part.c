@@ -45,3 +45,21 @@ const char *ferry_cpu_part_row(const struct ferry_moe *moe,
 	                          arrival->n_copies, NULL, (size_t)op->hidden);
 	return to;
 }
+
+int64_t ferry_cpu_back_first(const struct ferry_shape *shape,
+                             const struct ferry_table *table, int32_t source,
+                             int32_t receiver)
+{
+	const int32_t *slots = ferry_table_slots_const(table);
+	const int64_t n_choices = (int64_t)table->n_tokens * table->topk;
+	int64_t n = 0;
+
+	for (int64_t i = 0; i < n_choices; i++) {
+		if (slots[i] < 0)
+			continue;
+		const int32_t rank = shape->slot_rank[slots[i]];
+
+		n += rank < source && rank != receiver;
+	}
+	return n;
+}

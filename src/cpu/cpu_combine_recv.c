@@ -25,6 +25,8 @@
  * Cost
  *	Each row is read once; the output is written once.
  */
+#include <string.h>
+
 #include "cpu_combine.h"
 
 struct recv {
@@ -155,6 +157,15 @@ static void count_sources(const struct recv *r)
 	r->moe->engine->sources[r->moe->shape.rank].total = 0;
 }
 
+/* The row of a choice that another rank has served. */
+static const char *choice_row(const struct recv *r, int32_t token,
+                              int32_t choice)
+{
+	return r->moe->engine->window +
+	       cpu_back_place(r->moe, r->op->slot, rank_of(r, token, choice),
+	                      token, choice);
+}
+
 /* In the window of a rank. */
 static const char *back_row(const struct recv *r, int32_t owner, int32_t token,
                             int32_t j)
@@ -210,8 +221,7 @@ static enum ferry_status gather_exact(struct recv *r, int32_t token,
 			continue;
 		}
 		FERRY_TRY(take_next(r, rank));
-		terms->rows[terms->n++] =
-			back_row(r, r->moe->shape.rank, token, k);
+		terms->rows[terms->n++] = choice_row(r, token, k);
 	}
 	return FERRY_OK;
 }
@@ -285,6 +295,27 @@ static void count(const struct recv *r)
 					r->op->back_bytes;
 }
 
+/* Where rows of the others begin. */
+static void begin_rows(const struct recv *r)
+{
+	const struct ferry_shape *shape = &r->moe->shape;
+	int64_t *back = r->moe->engine->back;
+	int64_t next = 0;
+
+	memset(back, 0, (size_t)shape->n_ranks * sizeof(*back));
+	for (int32_t t = 0; t < r->op->n_tokens; t++)
+		for (int32_t k = 0; k < r->op->topk; k++)
+			if (slots_of(r, t)[k] >= 0)
+				back[rank_of(r, t, k)]++;
+	back[shape->rank] = 0;
+	for (int32_t rank = 0; rank < shape->n_ranks; rank++) {
+		const int64_t n = back[rank];
+
+		back[rank] = next;
+		next += n;
+	}
+}
+
 static void begin(struct recv *r)
 {
 	const struct ferry_shape *shape = &r->moe->shape;
@@ -296,6 +327,8 @@ static void begin(struct recv *r)
 	r->end = route->arrivals + route->group_first[group + 1];
 	ferry_cpu_flow_begin(&r->flow, r->moe, r->op, FERRY_PHASE_COMBINE_RECV);
 	count_sources(r);
+	if (cpu_back_in_a_row(r->moe))
+		begin_rows(r);
 }
 
 enum ferry_status ferry_cpu_combine_recv(struct ferry_moe *moe, int32_t slot,

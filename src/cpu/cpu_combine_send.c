@@ -11,8 +11,9 @@
  *	never passes the window: combine_recv reads it from y.
  *	table[half][...], own window: ids and weights of the tokens.
  *	back[token][j], windows of the token's group: written here, read by the
- *	owner. EXACT: j is the choice. REDUCED: the ordinal of this rank among
- *	the token's ranks other than the receiver, ascending.
+ *	owner. EXACT: j is the choice, or rows lie in a row (cpu_combine.h).
+ *	REDUCED: the ordinal of this rank among the token's ranks other than
+ *	the receiver, ascending.
  *	stage, own window: rows on their way to peers that only a put reaches.
  *	PER_HOST, groups of other hosts: cpu_combine_host.c.
  * Steps
@@ -46,8 +47,6 @@ static void aim_choice(const struct send *s, const struct ferry_arrival *a,
 	const struct ferry_shape *shape = &s->moe->shape;
 	struct cpu_dest *dest = &s->moe->engine->dest;
 	const int32_t first = a->group * shape->group_size;
-	const size_t offset = ferry_window_back(&s->moe->window, shape,
-	                                        s->op->slot, a->token, choice);
 
 	dest->n = 0;
 	for (int32_t r = first; r < first + shape->group_size; r++) {
@@ -55,8 +54,20 @@ static void aim_choice(const struct send *s, const struct ferry_arrival *a,
 			continue;
 		dest->rank[dest->n] = r;
 		dest->signal[dest->n] = s->flow.out_signal;
-		dest->offset[dest->n++] = offset;
+		dest->offset[dest->n++] = cpu_back_place(s->moe, s->op->slot, r,
+		                                         a->token, choice);
 	}
+}
+
+/* Where rows to the ranks of a group begin. */
+static void begin_rows(const struct send *s, int32_t group)
+{
+	const struct ferry_shape *shape = &s->moe->shape;
+	const int32_t first = group * shape->group_size;
+
+	for (int32_t r = first; r < first + shape->group_size; r++)
+		s->moe->engine->back[r] = ferry_cpu_back_first(
+			shape, s->op->tables[group], shape->rank, r);
 }
 
 static enum ferry_status send_choices(struct send *s,
@@ -120,6 +131,8 @@ static enum ferry_status send_group(struct send *s, int32_t group)
 	if (ferry_shape_adds(shape) &&
 	    ferry_hosts_far(&shape->hosts, group * shape->group_size))
 		return ferry_cpu_send_sums(&s->flow, group);
+	if (cpu_back_in_a_row(s->moe))
+		begin_rows(s, group);
 	for (int64_t i = route->group_first[group]; i < end; i++) {
 		const struct ferry_arrival *a = &route->arrivals[i];
 

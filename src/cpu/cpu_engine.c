@@ -69,8 +69,9 @@ static size_t rank_bytes(void)
 	const struct ferry_engine *e = NULL;
 
 	return sizeof(*e->peers) + sizeof(*e->sources) + sizeof(*e->sent) +
-	       sizeof(*e->dest.rank) + sizeof(*e->dest.offset) +
-	       sizeof(*e->dest.signal) + sizeof(*e->to) + 2 * sizeof(*e->items);
+	       sizeof(*e->back) + sizeof(*e->dest.rank) +
+	       sizeof(*e->dest.offset) + sizeof(*e->dest.signal) +
+	       sizeof(*e->to) + 2 * sizeof(*e->items);
 }
 
 static enum ferry_status query(const struct ferry_shape *shape,
@@ -121,6 +122,7 @@ static bool allocate_arrays(struct ferry_engine *e,
 	                      sizeof(*e->sources));
 	e->n_places = (int32_t)n_places;
 	e->sent = allocate(n_ranks, sizeof(*e->sent));
+	e->back = allocate(n_ranks, sizeof(*e->back));
 	e->dest.rank = allocate(n_ranks, sizeof(*e->dest.rank));
 	e->dest.offset = allocate(n_ranks, sizeof(*e->dest.offset));
 	e->dest.signal = allocate(n_ranks, sizeof(*e->dest.signal));
@@ -131,8 +133,8 @@ static bool allocate_arrays(struct ferry_engine *e,
 		allocate((size_t)shape->n_expert_slots, sizeof(*e->slot_rows));
 	e->part = allocate_row(shape->back_stride);
 	return e->peers && e->ops && e->targets && e->sources && e->sent &&
-	       e->dest.rank && e->dest.offset && e->dest.signal && e->to &&
-	       e->items && e->host_mask && e->slot_rows && e->part;
+	       e->back && e->dest.rank && e->dest.offset && e->dest.signal &&
+	       e->to && e->items && e->host_mask && e->slot_rows && e->part;
 }
 
 static bool allocate_op(struct cpu_op *op, const struct ferry_shape *shape)
@@ -190,6 +192,7 @@ static bool close_cpu(struct ferry_engine *e)
 	free(e->targets);
 	free(e->sources);
 	free(e->sent);
+	free(e->back);
 	free(e->dest.rank);
 	free(e->dest.offset);
 	free(e->dest.signal);

@@ -83,6 +83,7 @@ struct ferry_engine {
 	                             * combine sums come behind the ranks */
 	int32_t n_places;           /* 1 without a hierarchy */
 	int64_t *sent;              /* [n_ranks] rows since the last signal */
+	int64_t *back;              /* [n_ranks] see cpu_back_in_a_row */
 	struct cpu_dest dest;
 	void **to;                     /* [n_ranks] */
 	struct ferry_wait_item *items; /* [2 * n_ranks * n_places] */
