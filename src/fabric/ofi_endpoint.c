@@ -129,6 +129,24 @@ static int open_av(struct ofi_mem *m)
 	return fi_av_open(m->domain, &attr, &m->av, NULL);
 }
 
+/*
+ * Binds the endpoint to its addresses. One of tcp;ofi_rxm (1.17) that has none
+ * cannot be closed, its provider crashes: so they are there before it is, and
+ * when even this fails, it is left alone.
+ */
+static int open_ep(struct ofi_mem *m)
+{
+	struct fid_ep *ep;
+	int err = fi_endpoint(m->domain, ofi_fabric(m)->choice.info, &ep, NULL);
+
+	if (err)
+		return err;
+	err = fi_ep_bind(ep, &m->av->fid, 0);
+	if (!err)
+		m->ep = ep;
+	return err;
+}
+
 static enum ferry_status open_objects(struct ofi_mem *m)
 {
 	struct ofi_fabric *f = ofi_fabric(m);
@@ -137,18 +155,16 @@ static enum ferry_status open_objects(struct ofi_mem *m)
 
 	if (err)
 		return ferry_ofi_fail(ctx, f, err, "fi_domain");
-	err = fi_endpoint(m->domain, f->choice.info, &m->ep, NULL);
-	if (err)
-		return ferry_ofi_fail(ctx, f, err, "fi_endpoint");
 	err = open_cq(m);
 	if (err)
 		return ferry_ofi_fail(ctx, f, err, "fi_cq_open");
 	err = open_av(m);
 	if (err)
 		return ferry_ofi_fail(ctx, f, err, "fi_av_open");
-	err = fi_ep_bind(m->ep, &m->av->fid, 0);
-	if (!err)
-		err = fi_ep_bind(m->ep, &m->cq->fid, FI_TRANSMIT | FI_RECV);
+	err = open_ep(m);
+	if (err)
+		return ferry_ofi_fail(ctx, f, err, "fi_endpoint");
+	err = fi_ep_bind(m->ep, &m->cq->fid, FI_TRANSMIT | FI_RECV);
 	if (!err)
 		err = fi_enable(m->ep);
 	return err ? ferry_ofi_fail(ctx, f, err, "fi_enable") : FERRY_OK;
