@@ -57,13 +57,20 @@ static const struct step steps[] = {
 	STEP(MR_REG, 2, 1, FI_EINVAL, FERRY_FABRIC,
              "registering 65536 bytes: Invalid argument"),
 	STEP(GETNAME, 1, 1, FI_EINVAL, FERRY_FABRIC, "fi_getname: Invalid arg"),
+};
+
+/* By then others may have begun to connect. */
+static const struct step late_steps[] = {
 	STEP(AV_INSERT, 1, 1, FI_EINVAL, FERRY_FABRIC,
              "address of rank 0: Invalid argument"),
 	STEP(AV_INSERT, N_RANKS, 1, FI_ENOMEM, FERRY_NOMEM,
              "address of rank 2: Cannot allocate memory"),
 };
 
-enum { N_STEPS = sizeof(steps) / sizeof(*steps) };
+enum {
+	N_STEPS = sizeof(steps) / sizeof(*steps),
+	N_LATE_STEPS = sizeof(late_steps) / sizeof(*late_steps),
+};
 
 /* Entries of /proc/self/fd. */
 static int count_descriptors(void)
@@ -78,19 +85,17 @@ static int count_descriptors(void)
 	return n;
 }
 
-/* While the others wait, rank 0 sees to it that all of them are counted. */
-static int count_all(struct rank *rank, uint32_t *n_open)
+/* What is open, of all ranks. Rank 0 looks, the others wait meanwhile. */
+static void count_all(struct rank *rank, int *n_descriptors, uint32_t *n_open)
 {
 	struct ofi_faults_done done;
-	int n;
 
 	RANKS_OK(ferry_world_barrier(rank->world));
-	n = count_descriptors();
+	*n_descriptors = rank->rank == 0 ? count_descriptors() : 0;
 	injected_done(&done);
 	*n_open = done.n_open;
-	RANKS_CHECK(done.refused == 0);
+	RANKS_EQ(done.refused, 0);
 	RANKS_OK(ferry_world_barrier(rank->world));
-	return n;
 }
 
 /* Everybody writes to everybody. */
@@ -144,31 +149,61 @@ static void fail_once(struct rank *rank, const struct step *step,
 
 static void every_step(struct rank *rank)
 {
+	int n, n_after;
 	uint32_t n_open, n_open_after;
 
 	use(rank);
-	const int n = count_all(rank, &n_open);
-
+	count_all(rank, &n, &n_open);
 	for (int i = 0; i < N_STEPS; i++) {
 		fail_once(rank, &steps[i], RANKS_BIT(1));
 		fail_once(rank, &steps[i], 0);
 	}
-	const int after = count_all(rank, &n_open_after);
-
-	RANKS_EQ(after, n);
+	count_all(rank, &n_after, &n_open_after);
+	RANKS_EQ(n_after, n);
 	RANKS_EQ(n_open_after, n_open);
 	use(rank);
 }
 
-static void test_every_step(void **state)
+/*
+ * libfabric loses a socket and 376 bytes of a connection that ends before it is
+ * made: neither is counted here, and ranks are processes.
+ */
+static void every_late_step(struct rank *rank)
 {
-	struct ranks how = {.n_ranks = N_RANKS};
+	int n;
+	uint32_t n_open, n_open_after;
 
-	(void)state;
+	use(rank);
+	count_all(rank, &n, &n_open);
+	for (int i = 0; i < N_LATE_STEPS; i++) {
+		fail_once(rank, &late_steps[i], RANKS_BIT(1));
+		fail_once(rank, &late_steps[i], 0);
+	}
+	count_all(rank, &n, &n_open_after);
+	RANKS_EQ(n_open_after, n_open);
+	use(rank);
+}
+
+static void run(enum ranks_kind kind, ranks_body *body)
+{
+	struct ranks how = {.n_ranks = N_RANKS, .kind = kind};
+
 	injected_ranks(&how);
 	how.options = "LOG_LEVEL=error;OFI_LIBRARY=" FAULTS_LIBRARY;
 	injected_set(NULL);
-	ranks_run(&how, every_step);
+	ranks_run(&how, body);
+}
+
+static void test_every_step(void **state)
+{
+	(void)state;
+	run(RANKS_THREADS, every_step);
+}
+
+static void test_every_late_step(void **state)
+{
+	(void)state;
+	run(RANKS_PROCESSES, every_late_step);
 }
 
 /* What fails while a world opens. */
@@ -219,6 +254,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_step),
+		cmocka_unit_test(test_every_late_step),
 		cmocka_unit_test(test_no_world),
 	};
 
