@@ -183,7 +183,9 @@ static void print_hosts(const struct bench_run *run,
 		       "host,",
 		       bench_phase_names[p], all.phase[p].host_bytes,
 		       share(all.phase[p].host_bytes, all.least_host_bytes[p]));
-	printf(" tables %" PRIu64 "\n", all.table_bytes);
+	printf(" tables %" PRIu64 "; together %.3f\n", all.table_bytes,
+	       share(all.phase[BENCH_PAIR].host_bytes + all.table_bytes,
+	             all.least_host_bytes[BENCH_PAIR]));
 }
 
 int64_t bench_print(const struct bench_run *run)

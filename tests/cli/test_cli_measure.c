@@ -116,17 +116,21 @@ static void test_bench_document(void **state)
 	cJSON_Delete(d);
 }
 
-/* 2 pretended hosts: a row, and a sum, for each (token, host), none wrong. */
+/*
+ * 2 pretended hosts: a row, and a sum, for each (token, host), none wrong; with
+ * the tables 1.05 of that at most.
+ */
 static void test_bench_hosts(void **state)
 {
 	(void)state;
-	setenv("FERRY_RANKS_PER_HOST", "2", 1);
+	setenv("FERRY_RANKS_PER_HOST", "4", 1);
 	cJSON *d = program_json_of(
-		"bench --ranks 4 --tokens 40 --hidden 96 --topk 4 --experts 8 "
-		"--fabric shm+wire --combine per-host --iters 2 --rounds 1 "
-		"--warmup 1 --json",
+		"bench --ranks 8 --tokens 32 --hidden 2048 --topk 8 --experts "
+		"64 --fabric shm+wire --combine per-host --iters 2 --rounds 1 "
+		"--warmup 0 --json",
 		"ferry-bench-1");
 	const cJSON *rows = cJSON_GetObjectItem(d, "rows");
+	double most = 0, tables = 0;
 
 	unsetenv("FERRY_RANKS_PER_HOST");
 	assert_int_equal(cJSON_GetArraySize(rows), 3);
@@ -139,10 +143,12 @@ static void test_bench_hosts(void **state)
 		assert_true(program_number(row, "least_host_bytes") > 0);
 		assert_int_equal(program_number(row, "host_bytes"),
 		                 program_number(row, "least_host_bytes"));
-		/* 4 ranks send 2 tables of slots and weights each */
-		assert_int_equal(program_number(row, "table_bytes"),
-		                 4 * 2 * (128 + 40 * 4 * 8));
+		/* 8 ranks send 4 tables of slots and weights each */
+		tables = program_number(row, "table_bytes");
+		assert_int_equal(tables, 8 * 4 * (128 + 32 * 8 * 8));
+		most = program_number(row, "host_bytes");
 	}
+	assert_true(most + tables <= 1.05 * most); /* of the pair */
 	cJSON_Delete(d);
 	program_refuses("bench --combine per-host --baseline mpi", 2,
 	                "--combine per-host has no --baseline");
