@@ -244,6 +244,40 @@ static void view_is_one_array(void **state)
 	}
 }
 
+/* Offsets that 32 bits do not hold: the last of each region, by hand. */
+static void large_windows(void **state)
+{
+	enum { CAP = 120000, ROW = 7168 * 2, TOPK = 2 };
+	struct ferry_moe_config c = FERRY_MOE_CONFIG_INIT;
+	struct ferry_shape s;
+	struct ferry_window w;
+
+	(void)state;
+	c.max_tokens = CAP;
+	c.hidden = 7168;
+	c.topk = TOPK;
+	c.n_experts = 4;
+	c.n_slots = 2;
+	c.layout = FERRY_EXPERT_PACKED;
+	shape_of(&s, &c, 3);
+	window_of(&w, &s, true);
+	const size_t rows = ferry_window_row(&w, &s, 1, 0, 0, 1, 0);
+	const size_t back = ferry_window_back(&w, &s, 1, 0, 0);
+	const size_t stage = ferry_window_stage(&w, 1, 0);
+
+	assert_true(s.row_sources == 2 && s.back_rows == TOPK);
+	assert_true(rows > UINT64_C(1) << 32);
+	assert_int_equal(ferry_window_row(&w, &s, 1, 1, 0, 2, CAP - 1) - rows,
+	                 (UINT64_C(4) * CAP - 1) * ROW);
+	assert_int_equal(ferry_window_back(&w, &s, 1, CAP - 1, TOPK - 1) - back,
+	                 (UINT64_C(2) * CAP - 1) * ROW);
+	assert_int_equal(ferry_window_stage(&w, 1, w.stage_rows - 1) - stage,
+	                 ((uint64_t)w.stage_rows - 1) * ROW);
+	assert_true(w.slot_bytes > UINT64_C(6) * CAP * ROW);
+	assert_true(w.bytes >= 2 * w.slot_bytes);
+	ferry_shape_destroy(&s);
+}
+
 static void counters_are_distinct(void **state)
 {
 	struct ferry_moe_config c;
@@ -337,6 +371,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_overlaps),
 		cmocka_unit_test(view_is_one_array),
+		cmocka_unit_test(large_windows),
 		cmocka_unit_test(counters_are_distinct),
 		cmocka_unit_test(budget),
 	};
