@@ -69,6 +69,21 @@ cJSON *bench_json_row(const struct bench_run *run, const struct bench_case *c,
 	return row;
 }
 
+/* Beside raw writes. */
+static void add_shares(cJSON *row, const struct bench_run *run,
+                       const struct bench_cell *cell, int phase)
+{
+	json_add_ratio(row, "raw_share",
+	               bench_raw_share(run, cell, phase, BENCH_LESS_NOTHING));
+	json_add_ratio(row, "raw_share_floor",
+	               bench_raw_share(run, cell, phase, BENCH_LESS_FLOOR));
+	if (!cell->work)
+		return;
+	json_add_ratio(row, "raw_share_wire",
+	               bench_raw_share(run, cell, phase, BENCH_LESS_WORK));
+	json_add_rounded(row, "work_us", bench_work_us(run, cell, phase));
+}
+
 static cJSON *figure_row(const struct bench_run *run,
                          const struct bench_cell *cell, int phase, int impl)
 {
@@ -99,12 +114,8 @@ static cJSON *figure_row(const struct bench_run *run,
 	                 (double)cell->bytes.floor[phase] / run->copy.best *
 	                         1e6);
 	cJSON_AddNumberToObject(row, "wrong", (double)f->wrong);
-	if (run->options->raw && impl == 0) {
-		json_add_ratio(row, "raw_share",
-		               bench_raw_share(run, cell, phase, false));
-		json_add_ratio(row, "raw_share_wire",
-		               bench_raw_share(run, cell, phase, true));
-	}
+	if (run->options->raw && impl == 0)
+		add_shares(row, run, cell, phase);
 	each = cJSON_AddArrayToObject(row, "p50_us_rounds");
 	for (int i = 0; i < n_rounds; i++)
 		cJSON_AddItemToArray(

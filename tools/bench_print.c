@@ -119,29 +119,48 @@ static double p50_of(const struct bench_run *run, const struct bench_cell *cell,
 	        .p50_us;
 }
 
-double bench_raw_share(const struct bench_run *run,
-                       const struct bench_cell *cell, int phase, bool wire_part)
+double bench_work_us(const struct bench_run *run, const struct bench_cell *cell,
+                     int phase)
 {
-	const double own = p50_of(run, cell, 0, phase);
-	const double raw = p50_of(run, cell, 1, phase);
-	const double floor_us =
-		(double)cell->bytes.floor[phase] / run->copy.best * 1e6;
-	const double rest = wire_part ? own - floor_us : own;
+	if (!cell->work)
+		return 0;
+	return p50_of(run, cell, cell->work, phase) -
+	       p50_of(run, cell, cell->work + 1, phase);
+}
 
+double bench_raw_share(const struct bench_run *run,
+                       const struct bench_cell *cell, int phase,
+                       enum bench_less less)
+{
+	const double raw = p50_of(run, cell, 1, phase);
+	double rest = p50_of(run, cell, 0, phase);
+
+	if (less == BENCH_LESS_WORK && !cell->work)
+		return 0;
+	if (less == BENCH_LESS_WORK)
+		rest -= bench_work_us(run, cell, phase);
+	if (less == BENCH_LESS_FLOOR)
+		rest -= (double)cell->bytes.floor[phase] / run->copy.best * 1e6;
 	return rest > 0 ? raw / rest : 0;
 }
 
-/* "# 128 tokens: dispatch 61 % (wire part 72 %), ... of raw writes' speed" */
+/* "# 128 tokens: dispatch 61 %, ... of raw writes' speed, without own work" */
 static void print_raw(const struct bench_run *run,
                       const struct bench_cell *cell)
 {
-	printf("# %d tokens:", cell->shape.tokens);
-	for (int p = 0; p < BENCH_N_PHASES; p++)
-		printf("%s %s %.0f %% (wire part %.0f %%)", p ? "," : "",
-		       bench_phase_names[p],
-		       100 * bench_raw_share(run, cell, p, false),
-		       100 * bench_raw_share(run, cell, p, true));
-	puts(" of raw writes' speed");
+	static const char *const without[] = {"", ", without the memory floor",
+	                                      ", without own work (wire part)"};
+	const int end = cell->work ? BENCH_LESS_WORK : BENCH_LESS_FLOOR;
+
+	for (int less = BENCH_LESS_NOTHING; less <= end; less++) {
+		printf("# %d tokens:", cell->shape.tokens);
+		for (int p = 0; p < BENCH_N_PHASES; p++)
+			printf("%s %s %.0f %%", p ? "," : "",
+			       bench_phase_names[p],
+			       100 * bench_raw_share(run, cell, p,
+			                             (enum bench_less)less));
+		printf(" of raw writes' speed%s\n", without[less]);
+	}
 }
 
 /* "# 128 tokens: pair 2.10 x as fast as mpi, 1.93 x as fast as mpi-dedup" */
@@ -150,13 +169,14 @@ static void print_comparison(const struct bench_run *run,
 {
 	const double own = p50_of(run, cell, 0, BENCH_PAIR);
 	const int first = run->options->raw ? 2 : 1;
+	const int end = cell->work ? cell->work : cell->n_impls;
 
 	if (run->options->raw)
 		print_raw(run, cell);
-	if (cell->n_impls <= first)
+	if (end <= first)
 		return;
 	printf("# %d tokens: pair", cell->shape.tokens);
-	for (int i = first; i < cell->n_impls; i++)
+	for (int i = first; i < end; i++)
 		printf("%s %.2f x as fast as %s", i > first ? "," : "",
 		       p50_of(run, cell, i, BENCH_PAIR) / own, cell->impls[i]);
 	putchar('\n');

@@ -9,7 +9,14 @@
 #include "bench_options.h"
 #include "bench_result.h"
 
-enum { BENCH_MAX_IMPLS = 4 };
+enum { BENCH_MAX_IMPLS = 6 };
+
+/* What is taken from Ferry's time before raw writes are compared with it. */
+enum bench_less {
+	BENCH_LESS_NOTHING,
+	BENCH_LESS_FLOOR, /* of memory */
+	BENCH_LESS_WORK,  /* own work, measured */
+};
 
 /* What the MPI baseline says of itself. */
 struct bench_mpi_facts {
@@ -23,6 +30,7 @@ struct bench_cell {
 	struct bench_case shape;
 	struct bench_bytes bytes;
 	int n_impls;
+	int work; /* of impls: over shm Ferry, then raw; 0: not measured */
 	const char *impls[BENCH_MAX_IMPLS]; /* "ferry" first, "raw" second */
 	struct bench_result *rounds[BENCH_MAX_IMPLS]; /* [n_rounds] */
 };
@@ -45,12 +53,17 @@ struct bench_run {
 int64_t bench_print(const struct bench_run *run);
 
 /*
- * Time of the raw writes over that of Ferry; or over what is left of it when
- * the memory floor is taken away, for raw writes copy nothing.
+ * Time of the raw writes over that of Ferry; or over what is left of it, for
+ * raw writes neither copy nor add: without the memory floor, which is the least
+ * that copies take, or without the own work, which is what Ferry takes over
+ * shm, less the same writes over shm. Without work in the cell that is 0.
  */
 double bench_raw_share(const struct bench_run *run,
                        const struct bench_cell *cell, int phase,
-                       bool wire_part);
+                       enum bench_less less);
+/* That of own work, 0: not measured. */
+double bench_work_us(const struct bench_run *run, const struct bench_cell *cell,
+                     int phase);
 
 /* The document {schema, meta, rows}. */
 cJSON *bench_json(const struct bench_run *run);

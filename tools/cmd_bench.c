@@ -13,6 +13,7 @@
 #include "bench_raw.h"
 #include "bench_report.h"
 #include "commands.h"
+#include "core/options.h"
 #include "fabric_choice.h"
 #include "gpu_bench.h"
 #include "json.h"
@@ -31,8 +32,24 @@ static void progress_done(void)
 		fputs("\r\033[K", stderr);
 }
 
+/*
+ * Is Ferry's own work measured, too? It is the same over shm, unless ranks make
+ * several hosts.
+ */
+static bool measures_work(const struct bench_options *o,
+                          const struct crew *crew)
+{
+	struct ferry_options set;
+
+	if (!o->raw || crew->threads || !crew->fabric ||
+	    !strcmp(crew->fabric, "shm"))
+		return false;
+	return ferry_options_read(NULL, NULL, &set) == FERRY_OK &&
+	       !set.ranks_per_host;
+}
+
 static void cell_make(struct bench_cell *cell, const struct bench_options *o,
-                      int i)
+                      const struct crew *crew, int i)
 {
 	*cell = (struct bench_cell){.shape = bench_shape(o, i), .n_impls = 1};
 	bench_count_bytes(&cell->shape, &cell->bytes);
@@ -41,12 +58,32 @@ static void cell_make(struct bench_cell *cell, const struct bench_options *o,
 		cell->impls[cell->n_impls++] = bench_raw_impl;
 	for (int b = 0; bench_options_mpi(o) && b < 2; b++)
 		cell->impls[cell->n_impls++] = bench_baseline_impls(o)[b];
+	if (measures_work(o, crew)) {
+		cell->work = cell->n_impls;
+		cell->impls[cell->n_impls++] = "ferry-shm";
+		cell->impls[cell->n_impls++] = "raw-shm";
+	}
 	for (int m = 0; m < cell->n_impls; m++)
 		cell->rounds[m] = alloc_or_exit((size_t)o->rounds,
 		                                sizeof(struct bench_result));
 }
 
-/* One round of one shape: Ferry, bare writes, the baseline. */
+/* Ferry's own work: what it takes over shm, and the writes in that. */
+static bool run_work(const struct bench_options *o, const struct crew *crew,
+                     struct bench_cell *cell, int round)
+{
+	const int32_t iters = (int32_t)o->iters, warmup = (int32_t)o->warmup;
+	struct crew shm = *crew;
+	char fabric[32];
+
+	shm.fabric = "shm";
+	return bench_ferry_run(&shm, &cell->shape, iters, warmup,
+	                       &cell->rounds[cell->work][round], fabric) &&
+	       bench_raw_run(&shm, &cell->shape, iters, warmup,
+	                     &cell->rounds[cell->work + 1][round]);
+}
+
+/* One round of one shape: Ferry, bare writes, own work, the baseline. */
 static bool run_round(struct bench_run *run, const struct crew *crew,
                       struct bench_cell *cell, int round)
 {
@@ -67,6 +104,9 @@ static bool run_round(struct bench_run *run, const struct crew *crew,
 		                   &cell->rounds[next++][round]))
 			return false;
 	}
+	progress(c, round, n_rounds, "work");
+	if (cell->work && !run_work(o, crew, cell, round))
+		return false;
 	if (!bench_options_mpi(o))
 		return true;
 	struct bench_result results[2];
@@ -130,7 +170,7 @@ static int measure(struct bench_run *run, const struct crew *crew)
 	run->n_cells = o->tokens.n;
 	run->copies = alloc_or_exit((size_t)o->rounds, sizeof(*run->copies));
 	for (int i = 0; i < run->n_cells; i++)
-		cell_make(&run->cells[i], o, i);
+		cell_make(&run->cells[i], o, crew, i);
 	for (int round = 0; good && round < o->rounds; round++) {
 		progress(&run->cells[0].shape, round, (int)o->rounds, "copy");
 		good = bench_copy_run(crew, &run->copies[round]);
