@@ -93,21 +93,6 @@ static int32_t host_of(const struct view *v, int32_t rank)
 	return first ? ferry_place_hosts(places, first) : 0;
 }
 
-static int32_t n_machines(const struct view *v)
-{
-	const struct ferry_place *places = v->world->places;
-	int32_t n = 0;
-
-	for (int32_t i = 0; i < v->n; i++) {
-		int32_t j = 0;
-
-		while (!ferry_place_same_machine(&places[j], &places[i]))
-			j++;
-		n += j == i;
-	}
-	return n;
-}
-
 /* "0-3,6": ranks that `rank` stores to, or the others; "-": none. */
 static void list_ranks(const struct view *v, int32_t rank, bool stores,
                        char text[LIST_BYTES])
@@ -163,7 +148,7 @@ static void print_ranks(const struct view *v)
 
 static void print_text(const struct view *v)
 {
-	const int32_t machines = n_machines(v);
+	const int32_t machines = ferry_place_machines(v->world->places, v->n);
 	char reason[FERRY_REASON_BYTES];
 
 	printf("# world    %d rank%s, %d host%s of %d machine%s, fabric %s; "
@@ -222,7 +207,8 @@ static bool print_json(const struct view *v)
 	cJSON *ranks = cJSON_CreateArray();
 
 	cJSON_AddNumberToObject(document, "hosts", v->world->n_nodes);
-	cJSON_AddNumberToObject(document, "machines", n_machines(v));
+	cJSON_AddNumberToObject(document, "machines",
+	                        ferry_place_machines(v->world->places, v->n));
 	cJSON_AddStringToObject(document, "fabric",
 	                        ferry_world_fabric(v->world));
 	for (int32_t r = 0; r < v->n; r++)

@@ -127,18 +127,31 @@ enum ferry_status ferry_place_set_host(struct ferry_ctx *ctx, int32_t rank,
 	return FERRY_OK;
 }
 
-int32_t ferry_place_hosts(const struct ferry_place *places, int32_t n)
+/* Those that are alike count once. */
+static int32_t count_kinds(const struct ferry_place *places, int32_t n,
+                           bool (*alike)(const struct ferry_place *a,
+                                         const struct ferry_place *b))
 {
-	int32_t hosts = 0;
+	int32_t kinds = 0;
 
 	for (int32_t i = 0; i < n; i++) {
 		int32_t j = 0;
 
-		while (!ferry_place_same_host(&places[j], &places[i]))
+		while (!alike(&places[j], &places[i]))
 			j++;
-		hosts += j == i;
+		kinds += j == i;
 	}
-	return hosts;
+	return kinds;
+}
+
+int32_t ferry_place_hosts(const struct ferry_place *places, int32_t n)
+{
+	return count_kinds(places, n, ferry_place_same_host);
+}
+
+int32_t ferry_place_machines(const struct ferry_place *places, int32_t n)
+{
+	return count_kinds(places, n, ferry_place_same_machine);
 }
 
 /* Ranks whose place is alike to that of rank `rank`, itself too. */

@@ -16,8 +16,9 @@ void ferry_place_read(struct ferry_place *place);
 enum ferry_status ferry_place_set_host(struct ferry_ctx *ctx, int32_t rank,
                                        struct ferry_place *place);
 
-/* Hosts among n places. */
+/* Hosts, and machines, among n places. */
 int32_t ferry_place_hosts(const struct ferry_place *places, int32_t n);
+int32_t ferry_place_machines(const struct ferry_place *places, int32_t n);
 
 /* Ranks on the host of rank `rank`. */
 int32_t ferry_place_host_ranks(const struct ferry_place *places, int32_t n,
