@@ -36,10 +36,9 @@ static bool ask(struct ofi_mem *m, int32_t peer)
 
 	if (!p->written || is_gone(m, peer))
 		return true;
-	op = ferry_ofi_op_take(m, peer);
+	op = ferry_ofi_op_take(m, peer, OFI_OP_QUESTION);
 	if (!op)
 		return false;
-	op->is_question = true;
 	const struct fi_msg_rma message = {
 		.msg_iov = &nothing,
 		.desc = &descriptor,
@@ -71,7 +70,8 @@ static bool ask_all(struct ofi_mem *m)
 static bool is_waiting(struct ofi_mem *m)
 {
 	for (size_t i = 0; m->n_flying && i < m->n_ops; i++)
-		if (m->ops[i].is_question && !is_gone(m, m->ops[i].peer))
+		if (m->ops[i].kind == OFI_OP_QUESTION &&
+		    !is_gone(m, m->ops[i].peer))
 			return true;
 	return false;
 }

@@ -72,13 +72,19 @@ enum {
 	OFI_MERGED_BYTES = 262144,
 };
 
+enum ofi_op_kind {
+	OFI_OP_FREE,
+	OFI_OP_PUT,
+	OFI_OP_GREETING, /* nobody misses it */
+	OFI_OP_QUESTION, /* has all arrived? (ofi_close.c) */
+};
+
 /* What the provider has got and not completed. */
 struct ofi_op {
 	struct fi_context2
 		context; /* first: of the provider, it is told by it */
 	int32_t peer;
-	bool is_question;    /* has all arrived? (ofi_close.c) */
-	bool is_greeting;    /* nobody misses it */
+	enum ofi_op_kind kind;
 	struct ofi_op *next; /* free ones */
 };
 
@@ -185,7 +191,9 @@ static inline uint32_t ofi_queue_length(const struct ofi_peer *p)
 bool ferry_ofi_queue_add(struct ofi_mem *m, int32_t peer,
                          const struct ofi_entry *entry);
 void ferry_ofi_queue_drop(struct ofi_mem *m, int32_t peer);
-struct ofi_op *ferry_ofi_op_take(struct ofi_mem *m, int32_t peer);
+/* NULL: the provider has as many as it takes. */
+struct ofi_op *ferry_ofi_op_take(struct ofi_mem *m, int32_t peer,
+                                 enum ofi_op_kind kind);
 void ferry_ofi_op_give(struct ofi_mem *m, struct ofi_op *op);
 
 /* ofi_progress.c; the lock is held. */

@@ -139,7 +139,7 @@ static ssize_t write_entry(struct ofi_mem *m, int32_t peer,
 	const struct iovec from = {(void *)source, some ? e->bytes : 0};
 	void *key = descriptor(m, from.iov_base);
 	struct fi_rma_iov to[OFI_PIECES];
-	struct ofi_op *op = ferry_ofi_op_take(m, peer);
+	struct ofi_op *op = ferry_ofi_op_take(m, peer, OFI_OP_PUT);
 
 	if (!op)
 		return -FI_EAGAIN;
@@ -229,9 +229,7 @@ void ferry_ofi_greet(struct ofi_mem *m)
 		struct ofi_op *op = NULL;
 
 		if (!ferry_net_stores(mem, r))
-			op = ferry_ofi_op_take(m, r);
-		if (op)
-			op->is_greeting = true;
+			op = ferry_ofi_op_take(m, r, OFI_OP_GREETING);
 		/* Trying is enough: a connection begins with it. */
 		if (op && fi_write(m->ep, mem->control, 0,
 		                   descriptor(m, mem->control), p->address,
@@ -389,10 +387,10 @@ static bool read_error(struct ofi_mem *m)
 	}
 	struct ofi_op *op = e.op_context;
 
-	if (!is_op(m,
-	           op)) /* of a connection that came from a peer: nothing of ours */
+	/* Of a connection that came from a peer: nothing of ours. */
+	if (!is_op(m, op))
 		return true;
-	if (!op->is_greeting)
+	if (op->kind != OFI_OP_GREETING)
 		ferry_ofi_peer_failed(m, op->peer, api->strerror(e.err));
 	ferry_ofi_op_give(m, op);
 	return true;

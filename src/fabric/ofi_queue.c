@@ -119,7 +119,8 @@ void ferry_ofi_queue_drop(struct ofi_mem *m, int32_t peer)
 	p->bytes_gone = false;
 }
 
-struct ofi_op *ferry_ofi_op_take(struct ofi_mem *m, int32_t peer)
+struct ofi_op *ferry_ofi_op_take(struct ofi_mem *m, int32_t peer,
+                                 enum ofi_op_kind kind)
 {
 	struct ofi_op *op = m->free_ops;
 
@@ -128,14 +129,13 @@ struct ofi_op *ferry_ofi_op_take(struct ofi_mem *m, int32_t peer)
 	m->free_ops = op->next;
 	m->n_flying++;
 	op->peer = peer;
-	op->is_question = false;
-	op->is_greeting = false;
+	op->kind = kind;
 	return op;
 }
 
 void ferry_ofi_op_give(struct ofi_mem *m, struct ofi_op *op)
 {
-	op->is_question = false;
+	op->kind = OFI_OP_FREE;
 	op->next = m->free_ops;
 	m->free_ops = op;
 	m->n_flying--;

@@ -86,12 +86,8 @@ void ferry_segment_tell(struct ferry_segment *segment,
 
 void ferry_segment_abort(struct ferry_segment *segment)
 {
-	const struct ferry_verdict mine = {
-		.status = FERRY_ABORTED,
-		.root = segment->world->rank,
-		.slot = -1,
-		.token = -1,
-	};
+	const struct ferry_verdict mine =
+		ferry_verdict_of(FERRY_ABORTED, segment->world->rank);
 
 	ferry_segment_tell(segment, &mine, NULL);
 }
@@ -292,14 +288,9 @@ static void keep(struct ferry_segment *segment,
 static void keep_own_death(struct ferry_segment *segment)
 {
 	const int32_t rank = segment->world->rank;
-	const struct ferry_verdict verdict = {
-		.status = FERRY_PEER,
-		.root = rank,
-		.reporter = rank,
-		.slot = -1,
-		.token = -1,
-	};
+	struct ferry_verdict verdict = ferry_verdict_of(FERRY_PEER, rank);
 
+	verdict.reporter = rank;
 	keep(segment, &verdict);
 }
 
