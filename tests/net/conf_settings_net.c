@@ -16,7 +16,7 @@ static struct namespaces hosts;
 void conf_begin(void)
 {
 	fabrics_need("shm+ofi");
-	namespaces_need(&hosts, 2, NULL);
+	namespaces_need(&hosts, hosted_count(2), NULL);
 	hosted_use(&hosts);
 }
 

@@ -19,7 +19,7 @@ static struct namespaces hosts;
 int32_t fault_gpus(void)
 {
 	fabrics_need("shm+ofi");
-	namespaces_need(&hosts, 2, NULL);
+	namespaces_need(&hosts, hosted_count(2), NULL);
 	hosted_use(&hosts);
 	return 0;
 }

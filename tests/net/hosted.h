@@ -19,6 +19,9 @@ void hosted_use(const struct namespaces *ns);
 
 int hosted_host(int32_t rank, int32_t n_ranks);
 
+/* TEST_HOSTS of the environment, or `usual`. */
+int hosted_count(int usual);
+
 /* Puts a run on the hosts, at a meeting point of its own. */
 void hosted_ranks(struct ranks *how);
 
