@@ -3,11 +3,11 @@
  * Conformance: closing while others are at work, and opening and closing many
  * times without anything being left.
  */
-#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "conformance.h"
+#include "descriptors.h"
 
 /* Whoever is done closes; what the others still write harms nobody. */
 static void close_while_others_write(struct rank *rank)
@@ -52,18 +52,6 @@ static void leave_early(struct rank *rank)
 	ferry_segment_close(s);
 }
 
-static int count_descriptors(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (dir && readdir(dir))
-		n++;
-	if (dir)
-		closedir(dir);
-	return n;
-}
-
 static int count_mappings(void)
 {
 	FILE *file = fopen("/proc/self/maps", "r");
@@ -101,7 +89,7 @@ static struct usage count(struct rank *rank)
 
 	RANKS_OK(ferry_world_barrier(rank->world));
 	if (rank->kind == RANKS_PROCESSES || rank->rank == 0) {
-		usage.n_descriptors = count_descriptors();
+		usage.n_descriptors = descriptors_count();
 		usage.n_mappings = count_mappings();
 	}
 	RANKS_OK(ferry_world_barrier(rank->world));

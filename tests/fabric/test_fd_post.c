@@ -3,7 +3,6 @@
  * Descriptors passed among processes: they arrive, strangers are thrown away,
  * and no descriptor stays behind.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,21 +18,10 @@
 #include <cmocka.h>
 
 #include "core/clock.h"
+#include "descriptors.h"
 #include "fabric/fd_post.h"
 
 enum { RANKS = 4, OWN = 2, LONG_MS = 5000 };
-
-static int count_descriptors(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (dir && readdir(dir))
-		n++;
-	if (dir)
-		closedir(dir);
-	return n;
-}
 
 /* A descriptor that holds one number. */
 static int numbered(int64_t number)
@@ -105,7 +93,7 @@ static struct ferry_fd_post *open_post(void)
 
 static void test_arrive(void **state)
 {
-	const int before = count_descriptors();
+	const int before = descriptors_count();
 	struct ferry_fd_post *post = open_post();
 
 	(void)state;
@@ -113,7 +101,7 @@ static void test_arrive(void **state)
 	receive_all(post);
 	ferry_fd_post_close(post);
 	ferry_fd_post_close(post);
-	assert_int_equal(count_descriptors(), before);
+	assert_int_equal(descriptors_count(), before);
 }
 
 /* A connection to a post, as anybody can make one. */
@@ -168,7 +156,7 @@ struct forged {
 /* Silent ones, wrong tokens, sizes and ranks, too many descriptors, none. */
 static void test_strangers(void **state)
 {
-	const int before = count_descriptors();
+	const int before = descriptors_count();
 	struct ferry_fd_post *post = open_post();
 	struct forged letter = {.from = 1};
 
@@ -190,12 +178,12 @@ static void test_strangers(void **state)
 	receive_all(post);
 	ferry_fd_post_close(post);
 	close(silent);
-	assert_int_equal(count_descriptors(), before);
+	assert_int_equal(descriptors_count(), before);
 }
 
 static void test_missing(void **state)
 {
-	const int before = count_descriptors();
+	const int before = descriptors_count();
 	struct ferry_fd_post *post = open_post();
 	int fds[RANKS];
 
@@ -206,7 +194,7 @@ static void test_missing(void **state)
 	assert_non_null(
 		strstr(ferry_last_error(), "no descriptor came from rank 1"));
 	ferry_fd_post_close(post);
-	assert_int_equal(count_descriptors(), before);
+	assert_int_equal(descriptors_count(), before);
 }
 
 /* Whoever has gone, or was never there, is named. */
@@ -249,13 +237,13 @@ static void with_few(int spare, enum ferry_status want)
 
 static void test_too_many_open(void **state)
 {
-	const int before = count_descriptors();
+	const int before = descriptors_count();
 
 	(void)state;
 	with_few(0, FERRY_SYS);
 	with_few(1, FERRY_PROTO);
 	with_few(2, FERRY_PROTO);
-	assert_int_equal(count_descriptors(), before);
+	assert_int_equal(descriptors_count(), before);
 }
 
 int main(void)

@@ -4,7 +4,6 @@
  * on all: all ranks are told which and why, nothing is left behind, and the
  * world opens the next segment.
  */
-#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +13,7 @@
 #include <cmocka.h>
 #include <rdma/fi_errno.h>
 
+#include "descriptors.h"
 #include "injected.h"
 
 enum { N_RANKS = 3, BYTES = 65536 };
@@ -72,26 +72,13 @@ enum {
 	N_LATE_STEPS = sizeof(late_steps) / sizeof(*late_steps),
 };
 
-/* Entries of /proc/self/fd. */
-static int count_descriptors(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (dir && readdir(dir))
-		n++;
-	if (dir)
-		closedir(dir);
-	return n;
-}
-
 /* What is open, of all ranks. Rank 0 looks, the others wait meanwhile. */
 static void count_all(struct rank *rank, int *n_descriptors, uint32_t *n_open)
 {
 	struct ofi_faults_done done;
 
 	RANKS_OK(ferry_world_barrier(rank->world));
-	*n_descriptors = rank->rank == 0 ? count_descriptors() : 0;
+	*n_descriptors = rank->rank == 0 ? descriptors_count() : 0;
 	injected_done(&done);
 	*n_open = done.n_open;
 	RANKS_EQ(done.refused, 0);

@@ -17,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "descriptors.h"
 #include "drive.h"
 #include "run_args.h"
 #include "shm_names.h"
@@ -31,19 +32,6 @@ static struct ferry_moe_config small(void)
 	c.n_experts = 4;
 	c.n_slots = 2;
 	return c;
-}
-
-static int n_descriptors(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	if (dir == NULL)
-		return 0;
-	for (struct dirent *e = readdir(dir); e != NULL; e = readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
 }
 
 /* Mappings that are shared or have a name: no heap, no arenas, no stacks. */
@@ -68,7 +56,7 @@ struct footprint {
 static struct footprint footprint(void)
 {
 	return (struct footprint){
-		.n_fds = n_descriptors(),
+		.n_fds = descriptors_count(),
 		.n_maps = n_maps(),
 	};
 }
