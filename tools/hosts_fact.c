@@ -114,11 +114,13 @@ static void add_options(char *options, size_t bytes)
 	}
 }
 
+/* What it has taken for this world, or would take on this machine. */
 static void read_reason(const struct ferry_world *world, char reason[160])
 {
 	struct ferry_fabric_info fabric = FERRY_FABRIC_INFO_INIT;
 
-	for (int i = 0; ferry_fabric_get(i, &fabric); i++)
+	snprintf(reason, 160, "%s", world->fabric_says);
+	for (int i = 0; !*reason && ferry_fabric_get(i, &fabric); i++)
 		if (!strcmp(fabric.name, ferry_world_fabric(world)))
 			snprintf(reason, 160, "%s", fabric.reason);
 }

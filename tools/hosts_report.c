@@ -64,6 +64,10 @@ static void print_head(const struct hosts_judged *j)
 	       h->n_ranks, n, n == 1 ? "" : "s", h->fabric,
 	       *h->facts[0].reason ? " (" : "", h->facts[0].reason,
 	       *h->facts[0].reason ? ")" : "");
+	for (int32_t r = 1; r < h->n_ranks; r++) /* NICs of their own */
+		if (strcmp(h->facts[r].reason, h->facts[r - 1].reason) != 0)
+			printf("#          rank %d: %s\n", r,
+			       h->facts[r].reason);
 	for (int32_t host = 0; host < n; host++)
 		print_host(j, host);
 	printf("# secret   %s\n",

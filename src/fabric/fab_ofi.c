@@ -23,6 +23,18 @@ enum {
 	CUT_NS = 200000000,
 };
 
+static void say_choice(const struct ferry_ofi_api *api,
+                       const struct ferry_ofi_choice *choice,
+                       char text[FERRY_REASON_BYTES])
+{
+	const uint32_t v = api->version();
+
+	snprintf(text, FERRY_REASON_BYTES,
+	         "libfabric %u.%u, provider %s, domain %s", FI_MAJOR(v),
+	         FI_MINOR(v), choice->provider,
+	         choice->info->domain_attr->name);
+}
+
 /* What it would be here, for those who ask what there is. */
 static int probe_machine(char reason[FERRY_REASON_BYTES])
 {
@@ -39,12 +51,7 @@ static int probe_machine(char reason[FERRY_REASON_BYTES])
 	if (!ferry_ofi_load(opt.ofi_library, &api, reason))
 		return 0;
 	if (ferry_ofi_choose(&api, NULL, &opt, false, &choice, reason)) {
-		const uint32_t v = api.version();
-
-		snprintf(reason, FERRY_REASON_BYTES,
-		         "libfabric %u.%u, provider %s, domain %s", FI_MAJOR(v),
-		         FI_MINOR(v), choice.provider,
-		         choice.info->domain_attr->name);
+		say_choice(&api, &choice, reason);
 		api.freeinfo(choice.info);
 		score = FERRY_SCORE_BY_NAME;
 	}
@@ -141,8 +148,8 @@ static enum ferry_status open_library(struct ofi_fabric *f)
 	f->max_put = (size_t)min_i64(
 		MAX_PUT_BYTES,
 		(int64_t)(f->choice.info->ep_attr->max_msg_size & INT64_MAX));
-	ferry_log(ctx, FERRY_LOG_INFO, "ofi: provider %s, domain %s",
-	          f->choice.provider, f->choice.info->domain_attr->name);
+	say_choice(&f->api, &f->choice, world->fabric_says);
+	ferry_log(ctx, FERRY_LOG_INFO, "ofi: %s", world->fabric_says);
 	return FERRY_OK;
 }
 

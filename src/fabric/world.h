@@ -33,6 +33,7 @@ struct ferry_world {
 	struct ferry_boot *boot;
 	struct ferry_fabric *fabric;
 	char fabric_name[64];       /* with wrappers: "trace:shm" */
+	char fabric_says[160];      /* what it has taken; "" says nothing */
 	struct ferry_trace *trace;  /* NULL unless FERRY_TRACE */
 	struct ferry_place *places; /* [n_ranks] */
 	enum ferry_device device;
