@@ -138,6 +138,39 @@ static void test_info(void **state)
 	program_free(&p);
 }
 
+/* With this set, fabric ofi has score 0 in ferry info, and these words. */
+static void ofi_is_out(const char *name, const char *value, const char *words)
+{
+	struct program p;
+	const char *line;
+
+	setenv(name, value, 1);
+	p = program_run("info");
+	unsetenv(name);
+	assert_int_equal(p.status, 0);
+	assert_string_equal(p.err, "");
+	line = strstr(p.out, "\nofi ");
+	assert_non_null(line);
+	line += strspn(line, "\nofi ");
+	if (strncmp(line, "0  built without libfabric\n", 27) != 0) {
+		assert_memory_equal(line, "0  ", 3);
+		assert_memory_equal(line + 3, words, strlen(words));
+	}
+	program_free(&p);
+}
+
+static void test_info_says_why_not(void **state)
+{
+	(void)state;
+	ofi_is_out("FERRY_OFI_LIBRARY", "/nowhere/libfabric.so.1",
+	           "no libfabric: /nowhere/libfabric.so.1: cannot open");
+	ofi_is_out("FERRY_OFI_LIBRARY", "libm.so.6",
+	           "libfabric without fi_getinfo\n");
+	ofi_is_out("FERRY_OFI_PROVIDER", "nosuch",
+	           "no provider with remote writes fits "
+	           "FERRY_OFI_PROVIDER=nosuch; found: nothing\n");
+}
+
 static void test_env(void **state)
 {
 	(void)state;
@@ -189,6 +222,7 @@ int main(void)
 		cmocka_unit_test(test_help),
 		cmocka_unit_test(test_help_is_narrow),
 		cmocka_unit_test(test_info),
+		cmocka_unit_test(test_info_says_why_not),
 		cmocka_unit_test(test_env),
 		cmocka_unit_test(test_full_disk),
 	};
