@@ -21,6 +21,7 @@ enum {
 	GRACE_MOST_MS = 200,
 	LOOK_NS = 2000000, /* how often deaths are asked for meanwhile */
 	MOST_TURNS = 4,
+	ROOTS_GRACES = 3, /* until who says nothing is blamed for it */
 };
 
 uint64_t ferry_segment_grace_ns(const struct ferry_segment *segment)
@@ -157,26 +158,17 @@ static bool complete(const struct ferry_segment *segment)
 	return true;
 }
 
-/* Smaller decides sooner: who found something waits, and will decide. */
+/*
+ * Smaller decides sooner: who found something waits, and will decide. The two
+ * ends of a connection that broke do not hear each other: others do.
+ */
 static int turn_of(const struct ferry_verdict *v)
 {
+	if (v->flags & FERRY_VERDICT_CUT)
+		return 3;
 	if (v->status == FERRY_ABORTED) /* told by any thread */
 		return 2;
 	return v->flags & FERRY_VERDICT_ASKED ? 1 : 0;
-}
-
-/*
- * The other end of a connection that broke has found that, too, but cannot say
- * so here: others pass on what it decides.
- */
-static bool is_after_other_end(const struct ferry_segment *segment)
-{
-	const int32_t rank = segment->world->rank;
-	const struct ferry_verdict *own = &segment->verdicts[rank];
-
-	return own->flags & FERRY_VERDICT_CUT && own->root < rank &&
-	       segment->world->n_ranks > 2 && !segment->here[own->root] &&
-	       !gone(segment, own->root);
 }
 
 /* Ranks whose turn to decide comes before that of this one. */
@@ -184,7 +176,7 @@ static int32_t turns_before(const struct ferry_segment *segment)
 {
 	const int32_t rank = segment->world->rank;
 	const int own = turn_of(&segment->verdicts[rank]);
-	int32_t n = is_after_other_end(segment);
+	int32_t n = 0;
 
 	for (int32_t r = 0; r < segment->world->n_ranks; r++) {
 		const struct ferry_verdict *v = &segment->verdicts[r];
@@ -207,20 +199,42 @@ static bool is_own_turn(struct ferry_segment *segment, uint64_t now)
 	               ferry_segment_grace_ns(segment);
 }
 
+/*
+ * Would a rank be blamed for a timeout that may only be slow to say for whom it
+ * waits itself?
+ */
+static bool wants_word_of_root(const struct ferry_segment *segment,
+                               int32_t chosen)
+{
+	if (chosen < 0)
+		return false;
+	const struct ferry_verdict *v = &segment->verdicts[chosen];
+
+	return v->status == FERRY_TIMEOUT && v->root >= 0 &&
+	       !segment->here[v->root] && !gone(segment, v->root);
+}
+
 /* This rank's own choice, -1: wait for more verdicts, or for another's. */
 static int32_t choose_here(struct ferry_segment *segment)
 {
 	const uint64_t now = ferry_now_ns();
+	const uint64_t grace = ferry_segment_grace_ns(segment);
+	int32_t chosen;
 
 	if (!segment->poisoned_ns)
 		segment->poisoned_ns = now;
-	if (now - segment->poisoned_ns < ferry_segment_grace_ns(segment) &&
-	    !complete(segment))
+	const uint64_t waited = now - segment->poisoned_ns;
+
+	if (waited < grace && !complete(segment))
+		return -1;
+	chosen = ferry_verdict_choose(segment->verdicts, segment->here,
+	                              segment->world->n_ranks);
+	if (waited < ROOTS_GRACES * grace &&
+	    wants_word_of_root(segment, chosen))
 		return -1;
 	if (!segment->shared && !is_own_turn(segment, now))
 		return -1;
-	return ferry_verdict_choose(segment->verdicts, segment->here,
-	                            segment->world->n_ranks);
+	return chosen;
 }
 
 /* The first choice of all ranks, `own` when that is this one; -1: none yet. */

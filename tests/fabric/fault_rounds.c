@@ -7,6 +7,29 @@
 
 #include "core/clock.h"
 
+enum { LONG_MS = 20000 };
+
+int32_t fault_n_gpus;
+
+void fault_run(const struct fault_setting *setting, struct ranks how,
+               const char *fault, ranks_body *body)
+{
+	char options[200];
+
+	snprintf(options, sizeof(options), "%s;FAULT=%s", setting->options,
+	         fault);
+	how.fabric = setting->fabric;
+	how.kind = setting->kind;
+	how.options = options;
+	how.device = fault_n_gpus ? FERRY_DEVICE_CUDA : FERRY_DEVICE_CPU;
+	how.n_gpus = fault_n_gpus;
+	how.shared_bytes = sizeof(struct fault_board);
+	if (!how.timeout_ms)
+		how.timeout_ms = LONG_MS;
+	fault_place(&how);
+	ranks_run(&how, body);
+}
+
 void fault_pause_ms(int64_t ms)
 {
 	const struct timespec t = {ms / 1000, ms % 1000 * 1000000};

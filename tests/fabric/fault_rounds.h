@@ -4,7 +4,7 @@
 #define FAULT_ROUNDS_H
 
 #include "fabric/segment.h"
-#include "ranks.h"
+#include "fault_settings.h"
 
 /* What survivors have seen, for the comparison among them. */
 struct fault_board {
@@ -13,6 +13,18 @@ struct fault_board {
 	uint64_t told_ns[RANKS_MAX];
 	char texts[RANKS_MAX][256];
 };
+
+/* What fault_gpus() has said. */
+extern int32_t fault_n_gpus;
+
+/* One run; `fault` is a FERRY_FAULT or "". The usual timeout is not needed. */
+void fault_run(const struct fault_setting *setting, struct ranks how,
+               const char *fault, ranks_body *body);
+
+/* fault_living.c */
+void fault_test_slow_to_say(void **state);
+void fault_test_cut(void **state);
+void fault_test_cut_alone(void **state);
 
 void fault_pause_ms(int64_t ms);
 int64_t fault_ms_since(uint64_t ns);
