@@ -23,7 +23,7 @@ enum { CPU_CHUNK_BYTES = 128 << 10 };
 /*
  * Bytes of the stage that leave at once: what a core's own cache holds. Few of
  * them would need more messages: over TCP between 2 ranks of 128 tokens, hidden
- * 7168, top-8, a pair EXACT took 4.4 ms with 256 KiB, 4.1 with 512, 3.7 with
+ * 7168, top-8, a pair EXACT took 4.7 ms with 256 KiB, 4.6 with 512, 4.35 with
  * 1 MiB (AMD EPYC of 2 cores with 1 MiB of L2 each, reno, November 2026).
  */
 enum { CPU_KICK_BYTES = 1 << 20 };
