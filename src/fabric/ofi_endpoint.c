@@ -13,7 +13,10 @@
 #include "../core/bits.h"
 #include "ofi_inner.h"
 
-enum { PROVIDER_BYTES = 16 }; /* of its name, for a refusal */
+enum {
+	PROVIDER_BYTES = 16, /* of its name, for a refusal */
+	PORT_TRIES = 16,
+};
 
 /* What a network's part of a handle holds. */
 struct ofi_handle {
@@ -147,27 +150,52 @@ static int open_ep(struct ofi_mem *m)
 	return err;
 }
 
-static enum ferry_status open_objects(struct ofi_mem *m)
+/* 0, or an error of `what`. */
+static int try_objects(struct ofi_mem *m, const char **what)
 {
 	struct ofi_fabric *f = ofi_fabric(m);
-	struct ferry_ctx *ctx = &ofi_world(m)->ctx;
 	int err = fi_domain(f->fid, f->choice.info, &m->domain, NULL);
 
+	*what = "fi_domain";
 	if (err)
-		return ferry_ofi_fail(ctx, f, err, "fi_domain");
+		return err;
+	*what = "fi_cq_open";
 	err = open_cq(m);
 	if (err)
-		return ferry_ofi_fail(ctx, f, err, "fi_cq_open");
+		return err;
+	*what = "fi_av_open";
 	err = open_av(m);
 	if (err)
-		return ferry_ofi_fail(ctx, f, err, "fi_av_open");
+		return err;
+	*what = "fi_endpoint";
 	err = open_ep(m);
 	if (err)
-		return ferry_ofi_fail(ctx, f, err, "fi_endpoint");
+		return err;
+	*what = "fi_enable";
 	err = fi_ep_bind(m->ep, &m->cq->fid, FI_TRANSMIT | FI_RECV);
-	if (!err)
-		err = fi_enable(m->ep);
-	return err ? ferry_ofi_fail(ctx, f, err, "fi_enable") : FERRY_OK;
+	return err ? err : fi_enable(m->ep);
+}
+
+/*
+ * Where FI_TCP_PORT_LOW_RANGE and FI_TCP_PORT_HIGH_RANGE are set, the provider
+ * of TCP takes a port at random, which another rank of the machine may take at
+ * the same moment: both can bind it, and one cannot listen. That one begins
+ * again with everything, since the queue would remember the failed endpoint.
+ */
+static enum ferry_status open_objects(struct ofi_mem *m)
+{
+	const char *what;
+	int err = try_objects(m, &what);
+
+	for (int i = 0; err == -FI_EADDRINUSE && i < PORT_TRIES; i++) {
+		ferry_ofi_endpoint_close(m);
+		err = try_objects(m, &what);
+	}
+	if (err == -FI_EADDRINUSE)
+		what = "fi_enable (see FI_TCP_PORT_LOW_RANGE)";
+	return err ? ferry_ofi_fail(&ofi_world(m)->ctx, ofi_fabric(m), err,
+	                            what)
+	           : FERRY_OK;
 }
 
 static enum ferry_status fill_handle(struct ofi_mem *m,
@@ -269,4 +297,10 @@ void ferry_ofi_endpoint_close(struct ofi_mem *m)
 	close_fid(m->cq ? &m->cq->fid : NULL);
 	close_fid(m->av ? &m->av->fid : NULL);
 	close_fid(m->domain ? &m->domain->fid : NULL);
+	m->ep = NULL;
+	m->mr[OFI_CONTROL] = NULL;
+	m->mr[OFI_DATA] = NULL;
+	m->cq = NULL;
+	m->av = NULL;
+	m->domain = NULL;
 }

@@ -2,13 +2,14 @@
 /*
  * What is of fabric ofi alone: refusals with their reasons, signals left as
  * they were, more arrivals than any queue has room for while the receiver
- * computes, and open files that run out half way through an open.
+ * computes, open files that run out half way through an open, and few ports.
  */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -18,7 +19,13 @@
 #include "conformance.h"
 #include "fabric/world.h"
 
-enum { N_SIGNALS = 65, ARRIVALS = 28672, ENOUGH_FILES = 64, LIVES = 25 };
+enum {
+	N_SIGNALS = 65,
+	ARRIVALS = 28672,
+	ENOUGH_FILES = 64,
+	OPENINGS = 6,
+	LIVES = 25
+};
 
 static void refused(const char *options, const char *text)
 {
@@ -53,6 +60,27 @@ static void open_and_close(struct rank *rank)
 	/* What was taken, for reports: on one host it is the loopback. */
 	RANKS_TEXT(rank->world->fabric_says, "libfabric ");
 	RANKS_TEXT(rank->world->fabric_says, ", domain lo");
+}
+
+/* All at once, in a range that has little more ports than ranks. */
+static void open_often(struct rank *rank)
+{
+	for (int i = 0; i < OPENINGS; i++)
+		open_and_close(rank);
+}
+
+/* Before libfabric, which reads the range once, is loaded in this process. */
+static void test_few_ports(void **state)
+{
+	(void)state;
+	setenv("FI_TCP_PORT_LOW_RANGE", "30201", 1);
+	setenv("FI_TCP_PORT_HIGH_RANGE", "30212", 1);
+	ranks_run(&(struct ranks){.n_ranks = 4,
+	                          .fabric = "ofi",
+	                          .kind = RANKS_PROCESSES},
+	          open_often);
+	unsetenv("FI_TCP_PORT_LOW_RANGE");
+	unsetenv("FI_TCP_PORT_HIGH_RANGE");
 }
 
 static void test_signals_are_left_alone(void **state)
@@ -181,6 +209,7 @@ static void test_many_lives(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_few_ports),
 		cmocka_unit_test(test_signals_are_left_alone),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_no_files_left),

@@ -47,7 +47,10 @@ static const struct step steps[] = {
 	STEP(AV_OPEN, 1, 1, FI_EINVAL, FERRY_FABRIC, "fi_av_open: Invalid arg"),
 	/* To the queue; after the first, to addresses, something is left. */
 	STEP(EP_BIND, 2, 1, FI_EINVAL, FERRY_FABRIC, "Invalid argument"),
-	STEP(ENABLE, 1, 1, FI_EADDRINUSE, FERRY_FABRIC, "fi_enable: Address"),
+	STEP(ENABLE, 1, 1, FI_ENODEV, FERRY_FABRIC, "fi_enable: No such dev"),
+	/* As often as another port is tried. */
+	STEP(ENABLE, 1, 17, FI_EADDRINUSE, FERRY_FABRIC,
+             "fi_enable (see FI_TCP_PORT_LOW_RANGE): Address"),
 	STEP(MR_REG, 1, 1, FI_ENOMEM, FERRY_NOMEM, "registering ",
              " bytes (see ulimit -l): Cannot allocate memory"),
 	STEP(MR_REG, 2, 1, FI_ENOMEM, FERRY_NOMEM,
