@@ -45,6 +45,8 @@ struct ofi_faults {
 	uint32_t again_ms;
 	/* This write of an endpoint (1: first) completes with FI_EIO. */
 	uint32_t fail_write;
+	/* This one is not taken: FI_EINVAL. */
+	uint32_t deny_write;
 	/* This arrival (1: first) is lost, the queue has overrun. */
 	uint32_t overrun;
 	/*

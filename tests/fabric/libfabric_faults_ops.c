@@ -98,7 +98,11 @@ static ssize_t writemsg(struct fid_ep *ep, const struct fi_msg_rma *message,
 		return f->real_rma->writemsg(ep, message, flags);
 	if (takes_nothing(f) || (set->hold_us && f->n_held == FAULTS_HELD))
 		return -FI_EAGAIN;
-	if (set->fail_write && f->n_writes + 1 == set->fail_write) {
+	if (set->deny_write && f->n_writes + 1 == set->deny_write) {
+		err = -FI_EINVAL;
+		f->n_writes++;
+		add_seq_u32(&faults_board->done.errors, 1);
+	} else if (set->fail_write && f->n_writes + 1 == set->fail_write) {
 		add_error(f, message->context, FI_EIO);
 		add_seq_u32(&faults_board->done.errors, 1);
 	} else if (set->hold_us) {

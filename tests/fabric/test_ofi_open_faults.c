@@ -196,6 +196,37 @@ static void test_every_late_step(void **state)
 	run(RANKS_PROCESSES, every_late_step);
 }
 
+/* A port that is taken three times, and then none is. */
+static void other_port(struct rank *rank)
+{
+	const struct ofi_faults faults = {.call = OFI_CALL_ENABLE,
+	                                  .nth = 1,
+	                                  .times = 3,
+	                                  .error = FI_EADDRINUSE,
+	                                  .ranks = RANKS_BIT(1)};
+	struct ofi_faults_done done;
+	uint32_t n_open, n_open_after;
+	int n, n_after;
+
+	use(rank);
+	count_all(rank, &n, &n_open);
+	if (rank->rank == 0)
+		injected_set(&faults);
+	RANKS_OK(ferry_world_barrier(rank->world));
+	use(rank);
+	injected_done(&done);
+	RANKS_EQ(done.failed, 3);
+	count_all(rank, &n_after, &n_open_after);
+	RANKS_EQ(n_after, n);
+	RANKS_EQ(n_open_after, n_open);
+}
+
+static void test_other_port(void **state)
+{
+	(void)state;
+	run(RANKS_THREADS, other_port);
+}
+
 /* What fails while a world opens. */
 static void open_world(struct rank *rank)
 {
@@ -245,6 +276,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_step),
 		cmocka_unit_test(test_every_late_step),
+		cmocka_unit_test(test_other_port),
 		cmocka_unit_test(test_no_world),
 	};
 
