@@ -299,9 +299,13 @@ static int choose_gpus(const struct check_options *o, struct crew *crew)
 }
 
 /* In a job one rank of it; otherwise ranks on this host. */
-static int check_hosts(const struct check_options *o, struct crew *crew)
+static int check_hosts(const struct check_options *o, struct crew *crew,
+                       int argc, char *const *argv)
 {
-	struct hosts_options hosts = {.strict = o->strict, .json = o->json};
+	struct hosts_options hosts = {.strict = o->strict,
+	                              .json = o->json,
+	                              .argc = argc,
+	                              .argv = argv};
 	int status;
 
 	if (o->device == FERRY_DEVICE_CUDA)
@@ -334,7 +338,7 @@ int cmd_check(int argc, char **argv)
 
 	crew.n_ranks = (int32_t)o.ranks;
 	if (status == OPT_GO_ON && o.hosts)
-		return check_hosts(&o, &crew);
+		return check_hosts(&o, &crew, argc, argv);
 	if (status == OPT_GO_ON && o.strict)
 		status = opt_complain(&command, "--strict needs --hosts");
 	if (status == OPT_GO_ON && cuda)
@@ -344,8 +348,9 @@ int cmd_check(int argc, char **argv)
 	if (status != OPT_GO_ON)
 		return status;
 	if (o.seed == 0)
-		o.seed = (int64_t)(ferry_now_ns() ^ (uint64_t)getpid() << 40) &
-		         INT64_MAX;
+		/* JSON writes it in full, digit by digit, up to here. */
+		o.seed = (int64_t)(ferry_now_ns() ^ (uint64_t)getpid() << 16) &
+		         INT32_MAX;
 	if (!cuda && !bench_copy_run(&crew, &run.copy))
 		return EXIT_FAILED;
 	if (all)

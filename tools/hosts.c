@@ -131,7 +131,7 @@ static int report(const struct hosts *h, const struct hosts_options *o)
 	hosts_judge(h, o->strict, &judged);
 	good = !judged.bad;
 	if (h->me->rank == 0 && o->json)
-		good &= hosts_print_json(&judged);
+		good &= hosts_print_json(&judged, o->argc, o->argv);
 	else if (h->me->rank == 0)
 		hosts_print(&judged);
 	hosts_judged_free(&judged);

@@ -68,6 +68,8 @@ struct hosts {
 struct hosts_options {
 	bool strict; /* slow is bad */
 	bool json;
+	int argc; /* the command, for JSON */
+	char *const *argv;
 };
 
 /* Looks at this machine and this process. */

@@ -62,7 +62,7 @@ static void add_modes(const struct hosts *h, cJSON *modes)
 	}
 }
 
-bool hosts_print_json(const struct hosts_judged *j)
+bool hosts_print_json(const struct hosts_judged *j, int argc, char *const *argv)
 {
 	const struct hosts *h = j->h;
 	cJSON *document = json_document("ferry-hosts-1");
@@ -71,7 +71,7 @@ bool hosts_print_json(const struct hosts_judged *j)
 	cJSON *pairs = cJSON_AddArrayToObject(document, "pairs");
 	cJSON *modes = cJSON_AddArrayToObject(document, "combine");
 
-	about_json(meta, 0, NULL);
+	about_json(meta, argc, argv);
 	cJSON_AddStringToObject(meta, "fabric", h->fabric);
 	cJSON_AddNumberToObject(meta, "ranks", h->n_ranks);
 	cJSON_AddNumberToObject(meta, "hosts", j->n_hosts);

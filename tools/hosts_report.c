@@ -82,7 +82,8 @@ static void print_head(const struct hosts_judged *j)
 	                      offsetof(struct hosts_fact, options)) == 0)
 		printf("# options  %s, equal on all ranks\n",
 		       *h->facts[0].options ? h->facts[0].options
-		                            : "no FERRY_ variable is set");
+		                            : "no other FERRY_ variable is "
+		                              "set");
 }
 
 static void print_pair(const struct hosts_judged *j, int32_t a, int32_t b)

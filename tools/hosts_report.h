@@ -8,6 +8,7 @@
 void hosts_print(const struct hosts_judged *j);
 
 /* False after a complaint. */
-bool hosts_print_json(const struct hosts_judged *j);
+bool hosts_print_json(const struct hosts_judged *j, int argc,
+                      char *const *argv);
 
 #endif

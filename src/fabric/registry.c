@@ -94,6 +94,18 @@ static int probe(const struct ferry_world *world,
 	return 0;
 }
 
+/* Those of the other device, and those that wait to be named, say nothing. */
+static void add_reason(const struct ferry_world *world,
+                       const struct ferry_fabric_ops *ops, const char *reason,
+                       char *reasons, size_t bytes)
+{
+	const size_t n = strlen(reasons);
+
+	if (ops->device == world->device)
+		snprintf(reasons + n, bytes - n, "%s%s: %s", n ? "; " : "",
+		         ops->name, reason);
+}
+
 static enum ferry_status choose(struct ferry_world *world, const char *name,
                                 const struct ferry_fabric_ops **chosen)
 {
@@ -112,10 +124,10 @@ static enum ferry_status choose(struct ferry_world *world, const char *name,
 	}
 	for (int i = 0; ferry_fabrics[i]; i++) {
 		const int score = probe(world, ferry_fabrics[i], reason);
-		const size_t n = strlen(reasons);
 
-		snprintf(reasons + n, sizeof(reasons) - n, "%s%s: %s",
-		         n ? "; " : "", ferry_fabrics[i]->name, reason);
+		if (score == 0)
+			add_reason(world, ferry_fabrics[i], reason, reasons,
+			           sizeof(reasons));
 		if (score > best) {
 			best = score;
 			*chosen = ferry_fabrics[i];

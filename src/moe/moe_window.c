@@ -195,9 +195,9 @@ static enum ferry_status check_per_host(struct ferry_moe *m)
 		return ferry_fail(ctx, FERRY_UNSUPPORTED,
 		                  "moe_open: combine is PER_HOST on %d hosts, "
 		                  "which needs a fabric that stores within a "
-		                  "host and puts between hosts (this is %s), "
-		                  "at most %d ranks on a host, and "
-		                  "FERRY_HIERARCHY not off",
+		                  "host and puts between hosts, as shm+ofi "
+		                  "does (this is %s), at most %d ranks on "
+		                  "a host, and FERRY_HIERARCHY not off",
 		                  m->world->n_nodes,
 		                  ferry_world_fabric(m->world),
 		                  FERRY_MAX_HOST_RANKS);

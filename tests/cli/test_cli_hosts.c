@@ -30,6 +30,7 @@ static void test_good(void **state)
 
 	unsetenv("FERRY_RANKS_PER_HOST");
 	const cJSON *meta = cJSON_GetObjectItem(d, "meta");
+	const cJSON *command = cJSON_GetObjectItem(meta, "command");
 	const cJSON *ranks = cJSON_GetObjectItem(d, "ranks");
 	const cJSON *modes = cJSON_GetObjectItem(d, "combine");
 	int n_between = 0;
@@ -37,6 +38,7 @@ static void test_good(void **state)
 	assert_string_equal(program_text(meta, "verdict"), "good");
 	assert_string_equal(program_text(meta, "fabric"), "shm+wire");
 	assert_int_equal(program_number(meta, "hosts"), 2);
+	assert_int_equal(cJSON_GetArraySize(command), 8);
 	assert_int_equal(cJSON_GetArraySize(ranks), 4);
 	assert_int_equal(program_number(cJSON_GetArrayItem(ranks, 3), "host"),
 	                 1);

@@ -129,6 +129,11 @@ static const struct refusal refusals[] = {
          "fabric shm: ranks are on 2 hosts of one machine, says FERRY_HOST or "
          "FERRY_RANKS_PER_HOST",
          RANKS_PROCESSES, FERRY_UNSUPPORTED},
+	{"auto", "RANKS_PER_HOST=1;OFI_LIBRARY=/nowhere/libfabric.so",
+         "no fabric reaches all ranks: local: ranks are not threads of one "
+         "team; shm: ranks are on 2 hosts of one machine, says FERRY_HOST or "
+         "FERRY_RANKS_PER_HOST; shm+ofi: ",
+         RANKS_PROCESSES, FERRY_UNSUPPORTED},
 	{"shm", "RANKS_PER_HOST=-1",
          "world_open: FERRY_RANKS_PER_HOST is -1, allowed are 0..",
          RANKS_THREADS, FERRY_INVAL},
