@@ -210,6 +210,9 @@ static bool wants_word_of_root(const struct ferry_segment *segment,
 		return false;
 	const struct ferry_verdict *v = &segment->verdicts[chosen];
 
+	/* Whoever told that something is wrong knows more, and will decide. */
+	if (v->flags & FERRY_VERDICT_ASKED && v->root < 0)
+		return true;
 	return v->status == FERRY_TIMEOUT && v->root >= 0 &&
 	       !segment->here[v->root] && !gone(segment, v->root);
 }

@@ -280,8 +280,8 @@ static void write_fails(struct rank *rank)
 	const enum ferry_status status = signal_rounds(rank, s);
 
 	must_end(rank, status, begin);
-	/* It may follow a rank that was not told why. */
-	if (rank->rank == 1 && status != FERRY_TIMEOUT) {
+	/* Rank 0 may be the one that cannot be told why; it decides last. */
+	if (rank->rank == 1) {
 		RANKS_TEXT(ferry_last_error(), "rank ");
 		RANKS_TEXT(ferry_last_error(), rank->arg);
 	}
