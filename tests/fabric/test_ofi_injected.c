@@ -280,11 +280,10 @@ static void write_fails(struct rank *rank)
 	const enum ferry_status status = signal_rounds(rank, s);
 
 	must_end(rank, status, begin);
-	/* Rank 0 may be the one that cannot be told why; it decides last. */
-	if (rank->rank == 1) {
-		RANKS_TEXT(ferry_last_error(), "rank ");
-		RANKS_TEXT(ferry_last_error(), rank->arg);
-	}
+	/* Who cannot be told by rank 1 itself is told by the third. */
+	RANKS_STATUS(status, FERRY_PEER);
+	RANKS_TEXT(ferry_last_error(), "the connection between rank ");
+	RANKS_TEXT(ferry_last_error(), rank->arg);
 	/* All have been told before anybody's world is closed. */
 	ranks_meet(0, rank->n_ranks);
 }
