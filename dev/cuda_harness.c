@@ -372,9 +372,3 @@ void harness_sync(struct harness *h)
 		CU(cudaStreamSynchronize(h->stream[r]));
 	}
 }
-
-void harness_spin(struct harness *h, int32_t rank, uint32_t ns)
-{
-	harness_on(h, rank);
-	CU(harness_launch_spin(ns, 1, h->stream[rank]));
-}

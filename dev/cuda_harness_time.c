@@ -89,3 +89,9 @@ double harness_time(struct harness *h,
 	free(us);
 	return p50;
 }
+
+void harness_spin(struct harness *h, int32_t rank, uint32_t ns)
+{
+	harness_on(h, rank);
+	CU(harness_launch_spin(ns, 1, h->stream[rank]));
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Random cases of dispatch kernels, and of combine behind them, compared with
+ * the oracle. They print what they try.
+ */
+#ifndef CUDA_TRY_CHECK_H
+#define CUDA_TRY_CHECK_H
+
+#include "cuda_harness.h"
+
+struct try_check {
+	struct harness_kernels kernels; /* no combine kernel: none is tried */
+	bool lean;  /* cases are made such that the lean kernel takes them */
+	bool mixed; /* every third launch is of lines instead */
+	bool no_bad_ids;                        /* none that must be refused */
+	int n_wrong, n_failed, n_steps, n_lean; /* so far */
+};
+
+/* Dispatches by the lean kernel, and by lines where that does not fit. */
+void try_check_lean(struct try_check *run);
+/* Tries one case, until a step of it is wrong. */
+void try_check_case(struct try_check *run, uint64_t seed, int32_t n_ranks);
+
+#endif
