@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The scheduler of fibres.h. It takes a grid from each stream, draws a warp
+ * among those of all grids, and lets each of its lanes run until it waits. Some
+ * blocks are slow for a while: a warp of theirs runs one time in 200 that it is
+ * drawn.
+ */
+#include "fibres.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fibre_switch.h"
+
+enum {
+	LANES = 32,
+	MEETINGS = 16,     /* masks of a warp */
+	COPIES = 16,       /* of a thread under way */
+	PICK_NS = 200,     /* a drawn warp's share of the clock */
+	IDLE_MAX = 5000000 /* draws in turn in which nobody could run */
+};
+
+struct meeting {
+	uint32_t mask, arrived, round;
+	uint64_t value[2][LANES]; /* of even and of odd rounds */
+};
+
+struct barrier {
+	uint32_t n, round;
+	bool any[2];
+};
+
+struct copy {
+	void *to;
+	const void *from;
+	uint32_t bytes, group;
+};
+
+struct thread {
+	struct fibre fibre;
+	uint32_t id, lane;
+	struct warp *warp;
+	bool over;
+	const uint32_t *round; /* waits until this is not `seen` */
+	uint32_t seen;
+	struct copy copies[COPIES]; /* the oldest first */
+	uint32_t n_copies, group;
+};
+
+struct warp {
+	struct block *block;
+	struct thread threads[LANES];
+	struct meeting meetings[MEETINGS];
+	uint32_t n_meetings, n_alive;
+	size_t at; /* in `warps` */
+};
+
+struct block {
+	struct grid *grid;
+	struct warp *warps;
+	struct barrier barriers[2];
+	void *dynamic, *fixed;
+	uint32_t id, n_alive;
+	bool slow;
+};
+
+struct grid {
+	struct grid *next; /* of the stream */
+	struct fibre_launch launch;
+	struct block *blocks;
+	uint32_t n_alive; /* blocks */
+	bool runs;
+};
+
+struct CUstream_st {
+	struct CUstream_st *next;
+	struct grid *first;
+};
+
+struct fibre_index threadIdx, blockIdx, gridDim, blockDim;
+
+static struct CUstream_st *streams;
+static struct warp **warps; /* those that have not ended */
+static size_t n_warps, room_warps;
+static struct thread *self;
+static uint64_t random_state = 1, n_picks;
+
+static _Noreturn void give_up(const char *why)
+{
+	printf("fibres: %s, draw %llu\n", why, (unsigned long long)n_picks);
+	fflush(stdout);
+	abort();
+}
+
+static void *taken(size_t bytes, int value)
+{
+	void *p = aligned_alloc(128, (bytes + 128) & ~(size_t)127);
+
+	if (!p)
+		give_up("no memory");
+	return memset(p, value, bytes);
+}
+
+static uint64_t draw(void)
+{
+	uint64_t z = random_state += 0x9e3779b97f4a7c15u;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}
+
+void fibres_seed(uint64_t seed)
+{
+	random_state = seed;
+	n_picks = 0;
+}
+
+struct CUstream_st *fibres_stream_open(void)
+{
+	struct CUstream_st *s = taken(sizeof(*s), 0);
+
+	s->next = streams;
+	return streams = s;
+}
+
+void fibres_stream_close(struct CUstream_st *stream)
+{
+	struct CUstream_st **at = &streams;
+
+	fibres_run();
+	while (*at != stream)
+		at = &(*at)->next;
+	*at = stream->next;
+	free(stream);
+}
+
+void fibres_enqueue(struct CUstream_st *stream, const struct fibre_launch *l)
+{
+	struct grid *g = taken(sizeof(*g), 0), **at = &stream->first;
+	void *args = taken(l->args_bytes, 0);
+
+	memcpy(args, l->args, l->args_bytes);
+	g->launch = *l;
+	g->launch.args = args;
+	while (*at)
+		at = &(*at)->next;
+	*at = g;
+}
+
+static void run_kernel(void)
+{
+	const struct fibre_launch *l = &self->warp->block->grid->launch;
+
+	l->call(l->kernel, l->args);
+	if (self->n_copies)
+		give_up("a thread ends with bulk stores under way");
+	self->over = true;
+}
+
+static void add_warp(struct warp *w)
+{
+	if (n_warps == room_warps) {
+		room_warps = 2 * room_warps + 64;
+		warps = realloc(warps, room_warps * sizeof(*warps));
+		if (!warps)
+			give_up("no memory");
+	}
+	w->at = n_warps;
+	warps[n_warps++] = w;
+}
+
+static void start_warp(struct block *b, uint32_t first_thread)
+{
+	struct warp *w = &b->warps[first_thread / LANES];
+
+	w->block = b;
+	w->n_alive = LANES;
+	for (uint32_t lane = 0; lane < LANES; lane++) {
+		struct thread *t = &w->threads[lane];
+
+		t->id = first_thread + lane;
+		t->lane = lane;
+		t->warp = w;
+		if (!fibre_open(&t->fibre, run_kernel))
+			give_up("no memory");
+	}
+	add_warp(w);
+}
+
+static void start(struct grid *g)
+{
+	const struct fibre_launch *l = &g->launch;
+
+	g->runs = true;
+	g->n_alive = l->n_blocks;
+	g->blocks = taken(l->n_blocks * sizeof(*g->blocks), 0);
+	for (uint32_t i = 0; i < l->n_blocks; i++) {
+		struct block *b = &g->blocks[i];
+
+		b->grid = g;
+		b->id = i;
+		b->n_alive = l->n_threads;
+		/* What a kernel finds there is what others have left. */
+		b->dynamic = taken(l->shared_bytes, 0x5e);
+		b->slow = draw() % 4 == 0;
+		b->warps = taken(l->n_threads / LANES * sizeof(*b->warps), 0);
+		for (uint32_t t = 0; t < l->n_threads; t += LANES)
+			start_warp(b, t);
+	}
+}
+
+static void end_grid(struct grid *g)
+{
+	for (struct CUstream_st *s = streams; s; s = s->next)
+		if (s->first == g)
+			s->first = g->next;
+	free(g->blocks);
+	free((void *)(uintptr_t)g->launch.args);
+	free(g);
+}
+
+static void end_block(struct block *b)
+{
+	const uint32_t n = b->grid->launch.n_threads;
+
+	for (uint32_t t = 0; t < n; t++)
+		fibre_close(&b->warps[t / LANES].threads[t % LANES].fibre);
+	free(b->warps);
+	free(b->dynamic);
+	free(b->fixed);
+	if (--b->grid->n_alive == 0)
+		end_grid(b->grid);
+}
+
+static void release(struct barrier *r)
+{
+	r->n = 0;
+	r->round++;
+	r->any[r->round & 1] = false;
+}
+
+static void end_thread(struct thread *t)
+{
+	struct block *b = t->warp->block;
+
+	t->warp->n_alive--;
+	b->n_alive--;
+	/* Barrier 0 is that of all which have not ended. */
+	if (b->barriers[0].n && b->barriers[0].n == b->n_alive)
+		release(&b->barriers[0]);
+}
+
+static void run_lane(struct thread *t)
+{
+	const struct block *b = t->warp->block;
+
+	self = t;
+	t->round = NULL;
+	threadIdx.x = t->id;
+	blockIdx.x = b->id;
+	gridDim.x = b->grid->launch.n_blocks;
+	blockDim.x = b->grid->launch.n_threads;
+	fibre_enter(&t->fibre);
+	if (t->over)
+		end_thread(t);
+}
+
+/* One step of a warp; false: all of its lanes wait. */
+static bool run_warp(struct warp *w)
+{
+	bool can[LANES], ran = false;
+
+	for (int lane = 0; lane < LANES; lane++) {
+		const struct thread *t = &w->threads[lane];
+
+		can[lane] = !t->over && (!t->round || *t->round != t->seen);
+		ran |= can[lane];
+	}
+	for (int lane = 0; lane < LANES; lane++)
+		if (can[lane])
+			run_lane(&w->threads[lane]);
+	if (w->n_alive)
+		return ran;
+	warps[w->at] = warps[--n_warps];
+	warps[w->at]->at = w->at;
+	if (w->block->n_alive == 0)
+		end_block(w->block);
+	return ran;
+}
+
+static void change_paces(void)
+{
+	for (size_t i = 0; i < n_warps; i++)
+		if (draw() % 50 == 0)
+			warps[i]->block->slow = draw() % 3 == 0;
+}
+
+static bool start_grids(void)
+{
+	for (struct CUstream_st *s = streams; s; s = s->next)
+		if (s->first && !s->first->runs)
+			start(s->first);
+	return n_warps > 0;
+}
+
+void fibres_run(void)
+{
+	uint64_t n_idle = 0;
+
+	while (start_grids())
+		for (int i = 0; i < 64 && n_warps; i++) {
+			if (++n_picks % 20000 == 0)
+				change_paces();
+			struct warp *w = warps[draw() % n_warps];
+
+			if (w->block->slow && draw() % 200)
+				continue;
+			n_idle = run_warp(w) ? 0 : n_idle + 1;
+			if (n_idle > IDLE_MAX)
+				give_up("deadlock");
+		}
+}
+
+uint32_t fibre_lane(void)
+{
+	return self->lane;
+}
+
+static struct meeting *meeting_of(struct warp *w, uint32_t mask)
+{
+	for (uint32_t i = 0; i < w->n_meetings; i++)
+		if (w->meetings[i].mask == mask)
+			return &w->meetings[i];
+	if (w->n_meetings == MEETINGS)
+		give_up("a warp meets by too many masks");
+	w->meetings[w->n_meetings].mask = mask;
+	return &w->meetings[w->n_meetings++];
+}
+
+static void await(const uint32_t *round, uint32_t seen)
+{
+	self->round = round;
+	self->seen = seen;
+}
+
+const uint64_t *fibre_meet(uint32_t mask, uint64_t value)
+{
+	struct meeting *m = meeting_of(self->warp, mask);
+	const uint32_t lane = 1u << self->lane, round = m->round;
+
+	if (m->arrived & lane || !(mask & lane))
+		give_up("a lane at a meeting that it is not of");
+	m->value[round & 1][self->lane] = value;
+	m->arrived |= lane;
+	await(&m->round, round);
+	if (m->arrived == mask) {
+		m->arrived = 0;
+		m->round++;
+	}
+	fibre_leave(&self->fibre);
+	return m->value[round & 1];
+}
+
+bool fibre_barrier(int barrier, uint32_t n, bool value)
+{
+	struct block *b = self->warp->block;
+	struct barrier *r = &b->barriers[barrier];
+	const uint32_t round = r->round;
+
+	r->any[round & 1] |= value;
+	await(&r->round, round);
+	if (++r->n == (n ? n : b->n_alive))
+		release(r);
+	fibre_leave(&self->fibre);
+	return r->any[round & 1];
+}
+
+void *fibre_dynamic(void)
+{
+	return self->warp->block->dynamic;
+}
+
+void *fibre_shared(size_t bytes)
+{
+	struct block *b = self->warp->block;
+
+	if (!b->fixed)
+		b->fixed = taken(bytes, 0xdd);
+	return b->fixed;
+}
+
+/* Of the oldest groups of the thread, until so many copies are left. */
+static void copy_until(struct thread *t, uint32_t n_left)
+{
+	const uint32_t n = t->n_copies - n_left;
+
+	for (uint32_t i = 0; i < n; i++)
+		memcpy(t->copies[i].to, t->copies[i].from, t->copies[i].bytes);
+	memmove(t->copies, t->copies + n, n_left * sizeof(*t->copies));
+	t->n_copies = n_left;
+}
+
+void fibre_bulk_store(void *to, const void *from, uint32_t bytes)
+{
+	struct thread *t = self;
+
+	if ((uintptr_t)to % 16 || (uintptr_t)from % 16 || bytes % 16)
+		give_up("a bulk store of what is no multiple of 16");
+	if (t->n_copies == COPIES)
+		copy_until(t, COPIES - 1);
+	t->copies[t->n_copies++] = (struct copy){to, from, bytes, t->group};
+	if (draw() % 2)
+		copy_until(t, 0);
+}
+
+void fibre_bulk_commit(void)
+{
+	self->group++;
+}
+
+void fibre_bulk_wait(uint32_t n_groups)
+{
+	struct thread *t = self;
+	uint32_t n = 0;
+
+	/* Copies of groups that may go on stay. */
+	while (n < t->n_copies &&
+	       t->copies[t->n_copies - 1 - n].group + n_groups >= t->group)
+		n++;
+	copy_until(t, n);
+}
+
+uint64_t fibre_ns(void)
+{
+	return n_picks * PICK_NS + 1;
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Dispatch kernels by lines, general and lean, on fibres (fibres.h): random
+ * cases of dev/cuda_try_check.h against the oracle, without a GPU. For more:
+ *
+ *	TEST_SEED=S test_cuda_fibres CASES [RANKS]
+ */
+#include "cuda_try_check.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "fibres.h"
+#include "ranks.h"
+
+/* Blocks: few, since a thread is a stack; GPUs have a hundred and more. */
+enum { CTAS_LEAST = 4, CTAS_MOST = 12 };
+
+static uint64_t seed;
+static int n_cases = 2;
+static int32_t n_ranks = 2;
+
+static struct try_check run_of(bool lean)
+{
+	struct try_check run = {
+		.kernels = {.dispatch = &ferry_cuda_dispatch_lines,
+	                    .path = FERRY_PATH_LINES},
+		/* A batch with them meets the race of dev/cuda-lines.md. */
+		.no_bad_ids = true,
+	};
+
+	if (lean)
+		try_check_lean(&run);
+	return run;
+}
+
+/* The same draws again, whatever ran before. */
+static void try_case(struct try_check *run, int32_t ranks, uint64_t case_seed,
+                     uint64_t draws, int32_t ctas)
+{
+	fibres_seed(draws);
+	run->kernels.ctas = ctas;
+	try_check_case(run, case_seed, ranks);
+}
+
+static void try_seeds(struct try_check *run)
+{
+	const uint64_t range = CTAS_MOST - CTAS_LEAST + 1;
+
+	for (uint64_t s = seed; s < seed + (uint64_t)n_cases; s++)
+		try_case(run, n_ranks, s, s,
+		         CTAS_LEAST + (int32_t)(s / 7 % range));
+	printf("%d operations, %d failed as they should, %d wrong, "
+	       "%d launches of the lean kernel\n",
+	       run->n_steps, run->n_failed, run->n_wrong, run->n_lean);
+	assert_int_equal(run->n_wrong, 0);
+}
+
+/*
+ * They were wrong once: dev/cuda-lean.md, "Wrong, and mended". The last one by
+ * most draws.
+ */
+static void test_known(void **state)
+{
+	static const uint64_t known[] = {6528402, 6528418, 6528455};
+	struct try_check run = run_of(true);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		for (uint64_t draws = 1; draws <= 2; draws++)
+			try_case(&run, 2, known[i], draws, CTAS_MOST);
+	assert_int_equal(run.n_wrong, 0);
+	assert_true(run.n_steps > 6);
+	assert_true(run.n_lean > 0);
+}
+
+static void test_lean(void **state)
+{
+	struct try_check run = run_of(true);
+
+	(void)state;
+	try_seeds(&run);
+}
+
+static void test_mixed(void **state)
+{
+	struct try_check run = run_of(true);
+
+	(void)state;
+	run.mixed = true;
+	try_seeds(&run);
+}
+
+static void test_lines(void **state)
+{
+	struct try_check run = run_of(false);
+
+	(void)state;
+	try_seeds(&run);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_known),
+		cmocka_unit_test(test_lean),
+		cmocka_unit_test(test_mixed),
+		cmocka_unit_test(test_lines),
+	};
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	seed = ranks_seed();
+	if (argc > 1)
+		n_cases = atoi(argv[1]);
+	if (argc > 2)
+		n_ranks = atoi(argv[2]);
+	if (n_cases < 1 || n_ranks < 1 || n_ranks > HARNESS_RANKS) {
+		fprintf(stderr,
+		        "test_cuda_fibres [CASES [RANKS]]: 1 or more cases, "
+		        "1..%d ranks\n",
+		        HARNESS_RANKS);
+		return 2;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
