@@ -130,9 +130,11 @@ void fibres_stream_close(struct CUstream_st *stream)
 	struct CUstream_st **at = &streams;
 
 	fibres_run();
-	while (*at != stream)
-		at = &(*at)->next;
-	*at = stream->next;
+	for (; *at; at = &(*at)->next)
+		if (*at == stream) {
+			*at = stream->next;
+			break;
+		}
 	free(stream);
 }
 
