@@ -13,8 +13,9 @@
 
 cudaError_t fibre_malloc(void **p, size_t bytes)
 {
-	*p = aligned_alloc(256, (bytes + 255) & ~(size_t)255);
-	return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+	/* Exactly so many bytes, for AddressSanitizer. */
+	return posix_memalign(p, 256, bytes) ? cudaErrorMemoryAllocation
+	                                     : cudaSuccess;
 }
 
 cudaError_t fibre_free(void *p)

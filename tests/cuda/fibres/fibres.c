@@ -93,13 +93,15 @@ static _Noreturn void give_up(const char *why)
 	abort();
 }
 
+/* Exactly so many bytes, for AddressSanitizer. */
 static void *taken(size_t bytes, int value)
 {
-	void *p = aligned_alloc(128, (bytes + 128) & ~(size_t)127);
+	void *p = NULL;
 
-	if (!p)
+	if (posix_memalign(&p, 128, bytes))
 		give_up("no memory");
-	return memset(p, value, bytes);
+	memset(p, value, bytes);
+	return p;
 }
 
 static uint64_t draw(void)
