@@ -357,7 +357,7 @@ static bool cut(struct ferry_mem *mem, int32_t peer,
                 char why[FERRY_REASON_BYTES])
 {
 	struct ofi_mem *m = ofi_mem(mem);
-	const uint64_t since_ns = load_acquire_u64(&m->peers[peer].failed_ns);
+	const uint64_t since_ns = ofi_lost_ns(&m->peers[peer]);
 
 	if (!(since_ns && ferry_now_ns() - since_ns >= CUT_NS) &&
 	    !ferry_wrap_dead(mem->fabric, peer)) {

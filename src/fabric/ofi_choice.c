@@ -17,8 +17,9 @@
 #include "place.h"
 
 enum {
-	CQ_DATA_BYTES = 4, /* of an immediate, at least */
-	MOST_NICS = 64,    /* of a machine */
+	CQ_DATA_BYTES = 4,   /* of an immediate, at least */
+	CQ_NUMBER_BYTES = 8, /* of one with source and number */
+	MOST_NICS = 64,      /* of a machine */
 	PCI_BYTES = 20,
 };
 
@@ -325,6 +326,8 @@ static bool take(const struct ferry_ofi_api *api, const struct fi_info *offer,
 	memset(choice, 0, sizeof(*choice));
 	choice->ordered = p && p->ordered;
 	choice->is_stream = p && p->is_stream;
+	choice->numbered = choice->is_stream &&
+	                   offer->domain_attr->cq_data_size >= CQ_NUMBER_BYTES;
 	snprintf(choice->provider, sizeof(choice->provider), "%s", name);
 	choice->info = api->dupinfo(offer);
 	if (!choice->info)

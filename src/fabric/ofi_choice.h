@@ -21,6 +21,11 @@ struct ferry_ofi_choice {
 	 * when it is closed: before that, peers are asked whether all is there.
 	 */
 	bool is_stream;
+	/*
+	 * Such a provider may lose what a socket held when its connection was
+	 * reset, and connect again: arrivals are numbered (ofi_arrival.c).
+	 */
+	bool numbered;
 	char provider[FERRY_OFI_NAME_BYTES];
 };
 

@@ -10,7 +10,8 @@
  *	ofi_choice.c    provider, domain, address
  *	ofi_endpoint.c  objects of libfabric, registration, handles
  *	ofi_queue.c     puts that have not been handed over yet
- *	ofi_progress.c  handing over, completions, arrivals
+ *	ofi_progress.c  handing over, completions
+ *	ofi_arrival.c   arrivals: counted, numbered, missed
  *	ofi_thread.c    the thread that does so when nobody else does
  *	ofi_close.c     the end: has what was put arrived?
  */
@@ -74,9 +75,12 @@ enum {
 
 enum ofi_op_kind {
 	OFI_OP_FREE,
-	OFI_OP_PUT,
-	OFI_OP_GREETING, /* nobody misses it */
-	OFI_OP_QUESTION, /* has all arrived? (ofi_close.c) */
+	OFI_OP_BOTH,      /* bytes and immediate of a put */
+	OFI_OP_BYTES,     /* its bytes */
+	OFI_OP_IMMEDIATE, /* its immediate */
+	OFI_OP_AGAIN,     /* its bytes, until they have arrived */
+	OFI_OP_GREETING,  /* nobody misses it */
+	OFI_OP_QUESTION,  /* has all arrived? (ofi_close.c) */
 };
 
 /* What the provider has got and not completed. */
@@ -88,6 +92,14 @@ struct ofi_op {
 	struct ofi_op *next; /* free ones */
 };
 
+/* The first entry of a peer, where bytes go before their immediate. */
+enum ofi_first {
+	OFI_FRESH,
+	OFI_UNSURE, /* the bytes were handed over, and may be lost */
+	OFI_ASKED,  /* they were once more, and the answer is awaited */
+	OFI_SURE,   /* they have arrived */
+};
+
 struct ofi_peer {
 	fi_addr_t address;
 	uint64_t key[OFI_PARTS];
@@ -96,8 +108,11 @@ struct ofi_peer {
 	uint32_t head, tail;       /* count on */
 	uint64_t stuck_ns;         /* since when it takes nothing, 0: it does */
 	uint64_t failed_ns;        /* since when puts to it are lost, 0: no */
+	uint64_t gap_ns;           /* since when it is not counted, 0: it is */
+	uint64_t n_sent;           /* immediates that the provider has taken */
+	uint64_t n_arrived;        /* of its immediates */
 	bool written;              /* since its endpoint was there */
-	bool bytes_gone;           /* of the first entry: see hand_over */
+	enum ofi_first first;      /* see hand_over_apart */
 	char text[OFI_TEXT_BYTES]; /* why it failed */
 };
 
@@ -121,10 +136,11 @@ struct ofi_mem {
 	uint32_t queue_mask;
 	size_t merged_bytes; /* most of a write of several puts */
 	uint32_t max_pieces;
-	int32_t turn;       /* peer that may post first */
-	uint32_t n_queued;  /* of all peers */
-	uint32_t n_flying;  /* ops that the provider has */
-	struct ofi_op *ops; /* [n_ops] all */
+	uint32_t number_bits; /* of an immediate (ofi_arrival.c) */
+	int32_t turn;         /* peer that may post first */
+	uint32_t n_queued;    /* of all peers */
+	uint32_t n_flying;    /* ops that the provider has */
+	struct ofi_op *ops;   /* [n_ops] all */
 	size_t n_ops;
 	struct ofi_op *free_ops;
 	char broken[OFI_TEXT_BYTES]; /* the endpoint itself failed; "": no */
@@ -196,6 +212,16 @@ struct ofi_op *ferry_ofi_op_take(struct ofi_mem *m, int32_t peer,
                                  enum ofi_op_kind kind);
 void ferry_ofi_op_give(struct ofi_mem *m, struct ofi_op *op);
 
+/* ofi_arrival.c; the lock is held. */
+
+/* Bits of the number that an immediate has, in a world of so many ranks. */
+uint32_t ferry_ofi_number_bits(int32_t n_ranks);
+/* What the next immediate to a peer is to carry. */
+uint64_t ferry_ofi_immediate(const struct ofi_mem *m, int32_t peer,
+                             uint32_t immediate);
+/* An immediate has come. */
+void ferry_ofi_arrived(struct ofi_mem *m, uint64_t data);
+
 /* ofi_progress.c; the lock is held. */
 
 /* Hands over what can be, reads completions; true when anything moved. */
@@ -208,11 +234,18 @@ static inline bool ofi_has_failed(const struct ofi_peer *p)
 {
 	return load_relaxed_u64(&p->failed_ns) != 0;
 }
+/* Since when it is not reached, or not heard, any more; 0: it is. */
+static inline uint64_t ofi_lost_ns(const struct ofi_peer *p)
+{
+	const uint64_t failed_ns = load_acquire_u64(&p->failed_ns);
+
+	return failed_ns ? failed_ns : load_acquire_u64(&p->gap_ns);
+}
 /* Has the peer closed, or told why it goes? */
 bool ferry_ofi_peer_has_told(const struct ofi_mem *m, int32_t peer);
 /*
- * Why the peer is not reached any more and has not told; NULL: it is reached,
- * or has. Reads first what has come: a connection may be seen to end before the
+ * Why the peer is lost (ofi_lost_ns) and has not told; NULL: it is not, or has.
+ * Reads first what has come: a connection may be seen to end before the
  * last word that came over it.
  */
 const char *ferry_ofi_why_lost(struct ofi_mem *m, int32_t peer);

@@ -57,8 +57,8 @@ const char *ferry_ofi_why_lost(struct ofi_mem *m, int32_t peer)
 
 	while (ferry_ofi_drive(m))
 		;
-	return ofi_has_failed(p) && !ferry_ofi_peer_has_told(m, peer) ? p->text
-	                                                              : NULL;
+	return ofi_lost_ns(p) && !ferry_ofi_peer_has_told(m, peer) ? p->text
+	                                                           : NULL;
 }
 
 void ferry_ofi_ring(struct ofi_mem *m)
@@ -80,21 +80,6 @@ void ferry_ofi_leave(struct ofi_mem *m)
 	if (m->asleep && (m->n_queued || m->n_flying || m->cq_fd < 0 ||
 	                  fi_trywait(ofi_fabric(m)->fid, &cq, 1)))
 		ferry_ofi_ring(m);
-}
-
-static void arrived(struct ofi_mem *m, uint64_t data)
-{
-	const struct ferry_mem *mem = &m->net.wrap.mem;
-	const uint32_t immediate = (uint32_t)data;
-	const bool merges = ofi_may_merge(m);
-	const uint32_t counter = merges ? ofi_counter(immediate) : immediate;
-	const uint32_t more = merges ? ofi_more(immediate) : 0;
-
-	/* A stranger's, or of another program: the provider asks nobody. */
-	if (data > UINT32_MAX || counter >= mem->n_signals)
-		return;
-	for (uint32_t i = 0; i <= more; i++)
-		ferry_net_arrived(mem, counter);
 }
 
 static void *descriptor(const struct ofi_mem *m, const void *source)
@@ -126,20 +111,20 @@ static size_t aim(const struct ofi_mem *m, const struct ofi_peer *p,
 	return e->n_pieces;
 }
 
-/* The bytes of an entry alone, or its immediate alone, or both in one. */
+/* Of an entry what that kind says. */
 static ssize_t write_entry(struct ofi_mem *m, int32_t peer,
-                           const struct ofi_entry *e, bool bytes,
-                           bool immediate)
+                           const struct ofi_entry *e, enum ofi_op_kind kind)
 {
 	const struct ofi_peer *p = &m->peers[peer];
-	const bool some = bytes && e->bytes;
+	const bool immediate = kind == OFI_OP_BOTH || kind == OFI_OP_IMMEDIATE;
+	const bool some = kind != OFI_OP_IMMEDIATE && e->bytes;
 	/* libfabric reads what it does not call const. */
 	const uintptr_t source =
 		(uintptr_t)(some ? e->source : m->net.wrap.mem.control);
 	const struct iovec from = {(void *)source, some ? e->bytes : 0};
 	void *key = descriptor(m, from.iov_base);
 	struct fi_rma_iov to[OFI_PIECES];
-	struct ofi_op *op = ferry_ofi_op_take(m, peer, OFI_OP_PUT);
+	struct ofi_op *op = ferry_ofi_op_take(m, peer, kind);
 
 	if (!op)
 		return -FI_EAGAIN;
@@ -151,67 +136,125 @@ static ssize_t write_entry(struct ofi_mem *m, int32_t peer,
 		.rma_iov = to,
 		.rma_iov_count = aim(m, p, e, to),
 		.context = &op->context,
-		.data = e->immediate,
+		.data = ferry_ofi_immediate(m, peer, e->immediate),
 	};
 
 	if (!some) {
 		to[0].len = 0;
 		message.rma_iov_count = 1;
 	}
+	const uint64_t flags =
+		ofi_fabric(m)->choice.info->tx_attr->op_flags | FI_COMPLETION;
 	const ssize_t err = fi_writemsg(
 		m->ep, &message,
-		ofi_fabric(m)->choice.info->tx_attr->op_flags | FI_COMPLETION |
-			(immediate ? FI_REMOTE_CQ_DATA : 0));
+		flags | (immediate ? FI_REMOTE_CQ_DATA : 0) |
+			(kind == OFI_OP_AGAIN ? FI_DELIVERY_COMPLETE : 0));
 
-	if (err)
+	if (err) {
 		ferry_ofi_op_give(m, op);
-	else
-		m->peers[peer].written = true;
-	return err;
+		return err;
+	}
+	m->peers[peer].written = true;
+	m->peers[peer].n_sent += immediate;
+	return 0;
 }
 
-/* Lets the entry behind the first announce that one too, where it can. */
-static bool announce_later(struct ofi_mem *m, struct ofi_peer *p,
-                           const struct ofi_entry *e)
+/* Can one immediate stand for both the first entry and the second? */
+static bool may_share(const struct ofi_mem *m, const struct ofi_peer *p,
+                      const struct ofi_entry *e, const struct ofi_entry *next)
 {
-	struct ofi_entry *next = &p->ring[(p->head + 1) & m->queue_mask];
-
-	if (ofi_queue_length(p) < 2 || !ofi_may_merge(m) || !next->bytes ||
-	    ofi_counter(next->immediate) != ofi_counter(e->immediate) ||
-	    ofi_more(next->immediate) + ofi_more(e->immediate) >= OFI_MORE_MOST)
-		return false;
-	ofi_add_more(&next->immediate, ofi_more(e->immediate) + 1);
-	return true;
+	return ofi_queue_length(p) > 1 && ofi_may_merge(m) && next->bytes &&
+	       ofi_counter(next->immediate) == ofi_counter(e->immediate) &&
+	       ofi_more(next->immediate) + ofi_more(e->immediate) <
+	               OFI_MORE_MOST;
 }
 
 /*
- * 0, -FI_EAGAIN or another error.
+ * Bytes of the first entry, and of the second where they may share, and at once
+ * the immediate. Where that is not taken, the first goes alone and again, then
+ * the second as if it had not gone.
+ */
+static ssize_t hand_over_fresh(struct ofi_mem *m, int32_t peer,
+                               const struct ofi_entry *e)
+{
+	struct ofi_peer *p = &m->peers[peer];
+	const struct ofi_entry *next = &p->ring[(p->head + 1) & m->queue_mask];
+	const bool share = may_share(m, p, e, next);
+	struct ofi_entry last = share ? *next : *e;
+	ssize_t err;
+
+	/* Room for all, or bytes go twice only for want of it. */
+	if (m->n_ops - m->n_flying < 2u + share)
+		return -FI_EAGAIN;
+	err = write_entry(m, peer, e, OFI_OP_BYTES);
+	if (err)
+		return err;
+	if (share) {
+		ofi_add_more(&last.immediate, ofi_more(e->immediate) + 1);
+		err = write_entry(m, peer, next, OFI_OP_BYTES);
+	}
+	if (!err)
+		err = write_entry(m, peer, &last, OFI_OP_IMMEDIATE);
+	if (err == -FI_EAGAIN)
+		p->first = OFI_UNSURE;
+	if (!err && share) {
+		p->head++;
+		m->n_queued--;
+	}
+	return err;
+}
+
+/*
+ * 0, -FI_EAGAIN or another error; of a provider over sockets.
  *
  * The provider of TCP (1.17, and as its source has it those up to today) may
  * not be left with half a write that carries an immediate: when the connection
  * ends, because the peer died or this rank closes, it reports a failure of a
  * context that does not exist, and the layer above it, ofi_rxm, reads that.
  * There the bytes go first, by themselves, and then the immediate with none:
- * it is there or it is not. TCP keeps them in this order, so that one immediate
- * may stand for the bytes of several entries.
+ * it is there or it is not. TCP keeps them in this order.
+ *
+ * The number of the immediate (ofi_arrival.c) stands for its bytes as long as
+ * both go over one connection: what is lost there is an end of the stream, and
+ * with the bytes the immediate, which is missed. So it goes right behind them:
+ * ofi_rxm connects anew in a call of its own, which it answers FI_EAGAIN. If
+ * that is the answer to the immediate, the bytes may have been the last on the
+ * old connection, and nothing at the peer would tell. They go once more, which
+ * does no harm before they are announced, and the immediate when they are
+ * known to have arrived (FI_DELIVERY_COMPLETE). A number that is written with
+ * the bytes would not do: the next bytes overwrite it before anybody looks.
  */
+static ssize_t hand_over_apart(struct ofi_mem *m, int32_t peer,
+                               const struct ofi_entry *e)
+{
+	struct ofi_peer *p = &m->peers[peer];
+	ssize_t err;
+
+	switch (p->first) {
+	case OFI_FRESH:
+		return hand_over_fresh(m, peer, e);
+	case OFI_UNSURE:
+		err = write_entry(m, peer, e, OFI_OP_AGAIN);
+		if (!err)
+			p->first = OFI_ASKED;
+		return err ? err : -FI_EAGAIN;
+	case OFI_ASKED:
+		return -FI_EAGAIN;
+	case OFI_SURE:
+		break;
+	}
+	err = write_entry(m, peer, e, OFI_OP_IMMEDIATE);
+	if (!err)
+		p->first = OFI_FRESH;
+	return err;
+}
+
 static ssize_t hand_over(struct ofi_mem *m, int32_t peer,
                          const struct ofi_entry *e)
 {
-	struct ofi_peer *p = &m->peers[peer];
-	const bool apart = ofi_fabric(m)->choice.is_stream && e->bytes;
-	ssize_t err = 0;
-
-	if (!apart)
-		return write_entry(m, peer, e, true, true);
-	if (!p->bytes_gone)
-		err = write_entry(m, peer, e, true, false);
-	if (err)
-		return err;
-	if (!announce_later(m, p, e))
-		err = write_entry(m, peer, e, false, true);
-	p->bytes_gone = err == -FI_EAGAIN;
-	return err;
+	if (ofi_fabric(m)->choice.is_stream && e->bytes)
+		return hand_over_apart(m, peer, e);
+	return write_entry(m, peer, e, OFI_OP_BOTH);
 }
 
 /*
@@ -291,7 +334,7 @@ static bool may_try_again(const struct ofi_peer *p, ssize_t err)
  * two plain sockets programs: 7.5 MB each way by bare writes took 3.1 ms with 4
  * or 16 in a row, 2.0 with 1 or 2; 1.8 MB 0.45, and 0.54 with 1 (dev/ofi.md).
  */
-static int most_in_a_row(const struct ofi_mem *m)
+static uint32_t most_in_a_row(const struct ofi_mem *m)
 {
 	return ofi_fabric(m)->choice.is_stream ? IN_A_ROW_STREAM : IN_A_ROW;
 }
@@ -300,10 +343,11 @@ static int most_in_a_row(const struct ofi_mem *m)
 static bool post_to(struct ofi_mem *m, int32_t peer)
 {
 	struct ofi_peer *p = &m->peers[peer];
-	const int most = most_in_a_row(m);
+	const uint32_t most = most_in_a_row(m);
+	const uint32_t begin = p->head;
 	bool moved = false;
 
-	for (int i = 0; i < most && ofi_queue_length(p); i++) {
+	while (p->head - begin < most && ofi_queue_length(p)) {
 		const struct ofi_entry *e = &p->ring[p->head & m->queue_mask];
 		const ssize_t err = hand_over(m, peer, e);
 
@@ -396,6 +440,15 @@ static bool read_error(struct ofi_mem *m)
 	return true;
 }
 
+static void completed(struct ofi_mem *m, struct ofi_op *op)
+{
+	struct ofi_peer *p = &m->peers[op->peer];
+
+	if (op->kind == OFI_OP_AGAIN && p->first == OFI_ASKED)
+		p->first = OFI_SURE;
+	ferry_ofi_op_give(m, op);
+}
+
 /* True when there was anything. */
 static bool read_some(struct ofi_mem *m)
 {
@@ -409,9 +462,9 @@ static bool read_some(struct ofi_mem *m)
 	for (ssize_t i = 0; i < n; i++) {
 		/* Some give a completed write the flags of an arrival. */
 		if (is_op(m, entries[i].op_context))
-			ferry_ofi_op_give(m, entries[i].op_context);
+			completed(m, entries[i].op_context);
 		else if (entries[i].flags & FI_REMOTE_CQ_DATA)
-			arrived(m, entries[i].data);
+			ferry_ofi_arrived(m, entries[i].data);
 	}
 	return n > 0;
 }

@@ -43,6 +43,7 @@ enum ferry_status ferry_ofi_queue_open(struct ofi_mem *m)
 		                  "ofi: queues of %zu puts to %zu peers", size,
 		                  n_ranks);
 	m->n_ops = n_ops;
+	m->number_bits = ferry_ofi_number_bits(world->n_ranks);
 	m->merged_bytes = (size_t)min_i64((int64_t)ofi_fabric(m)->max_put,
 	                                  OFI_MERGED_BYTES);
 	m->max_pieces = (uint32_t)min_i64(
@@ -99,7 +100,7 @@ bool ferry_ofi_queue_add(struct ofi_mem *m, int32_t peer,
 	struct ofi_peer *p = &m->peers[peer];
 
 	/* Not to one whose bytes have gone without their immediate. */
-	if (ofi_queue_length(p) > (p->bytes_gone ? 1u : 0u) &&
+	if (ofi_queue_length(p) > (p->first != OFI_FRESH) &&
 	    merge(m, &p->ring[(p->tail - 1) & m->queue_mask], entry))
 		return true;
 	if (ofi_queue_length(p) > m->queue_mask)
@@ -116,7 +117,7 @@ void ferry_ofi_queue_drop(struct ofi_mem *m, int32_t peer)
 	m->n_queued -= ofi_queue_length(p);
 	p->head = p->tail;
 	store_release_u64(&p->stuck_ns, 0);
-	p->bytes_gone = false;
+	p->first = OFI_FRESH;
 }
 
 struct ofi_op *ferry_ofi_op_take(struct ofi_mem *m, int32_t peer,

@@ -2,10 +2,10 @@
 /*
  * libfabric_faults.so, which tests name as FERRY_OFI_LIBRARY: it passes every
  * call to the real libfabric, and fails, delays and reorders what it is told
- * to. Nothing is ever doubled, and nothing is done that a provider might not
- * do. What to do is told by ofi_faults_set in a test's own process, before the
- * ranks begin, or by OFI_FAULTS in the environment: "again_every=3 late_us=50",
- * the fields below.
+ * to. Nothing is done that a provider might not do, but for one write that is
+ * doubled where a test says so. What to do is told by ofi_faults_set in a
+ * test's own process, before the ranks begin, or by OFI_FAULTS in the
+ * environment: "again_every=3 late_us=50", the fields below.
  */
 #ifndef LIBFABRIC_FAULTS_H
 #define LIBFABRIC_FAULTS_H
@@ -47,6 +47,17 @@ struct ofi_faults {
 	uint32_t fail_write;
 	/* This one is not taken: FI_EINVAL. */
 	uint32_t deny_write;
+	/*
+	 * This write of an endpoint with an immediate (1: first), or this one
+	 * of bytes without, is lost with a connection that is then made anew
+	 * in silence. One that is to be complete when it has arrived fails.
+	 * Bytes are the last on theirs, and the next write is answered
+	 * FI_EAGAIN, unless they go with the immediate that is lost, too.
+	 */
+	uint32_t lose_immediate;
+	uint32_t lose_bytes;
+	/* That write with an immediate arrives, and so it does once more. */
+	uint32_t double_immediate;
 	/* This arrival (1: first) is lost, the queue has overrun. */
 	uint32_t overrun;
 	/*
@@ -68,7 +79,7 @@ struct ofi_faults {
 
 /* What was done since ofi_faults_set, by all ranks. */
 struct ofi_faults_done {
-	uint32_t failed, again, errors, overruns, held, late;
+	uint32_t failed, again, errors, overruns, held, late, lost;
 	uint32_t writes;  /* that were accepted */
 	uint32_t n_open;  /* objects of libfabric that are open */
 	uint32_t refused; /* to be closed, for others depend on them */

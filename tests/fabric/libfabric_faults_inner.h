@@ -64,10 +64,11 @@ struct late {
 struct faulty {
 	int32_t rank;
 	uint64_t rng;
-	uint32_t n_tried, n_writes, n_arrivals;
+	uint32_t n_tried, n_writes, n_immediates, n_bytes, n_arrivals;
 	uint64_t again_ns; /* until when nothing is taken, 0: not yet */
 	uint32_t n_held, n_late, n_errors;
 	uint64_t last_due_ns; /* of arrivals */
+	bool remakes;         /* a connection, when the next write comes */
 	struct fid_ep *ep;
 	struct faults_name name;
 	size_t name_bytes;

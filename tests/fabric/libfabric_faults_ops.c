@@ -79,11 +79,59 @@ static bool takes_nothing(struct faulty *f)
 	if (set->again_ms && !f->again_ns)
 		f->again_ns = now + (uint64_t)set->again_ms * 1000000;
 	f->n_tried++;
-	again = now < f->again_ns ||
+	again = f->remakes || now < f->again_ns ||
 	        (set->again_every && f->n_tried % set->again_every == 0);
+	f->remakes = false;
 	if (again)
 		add_seq_u32(&faults_board->done.again, 1);
 	return again;
+}
+
+/* A write that a socket has taken, and that went with its connection. */
+static void lose(struct faulty *f, const struct fi_msg_rma *message,
+                 uint64_t flags)
+{
+	add_seq_u32(&faults_board->done.lost, 1);
+	if (flags & FI_DELIVERY_COMPLETE)
+		add_error(f, message->context, FI_ECANCELED);
+	else
+		f->late[f->n_late++].entry = (struct fi_cq_data_entry){
+			.op_context = message->context,
+			.flags = FI_RMA | FI_WRITE,
+		};
+}
+
+/* Passes a write on, or loses it, or does so twice. */
+static ssize_t pass(struct faulty *f, const struct fi_msg_rma *message,
+                    uint64_t flags)
+{
+	const struct ofi_faults *set = &faults_board->set;
+	const bool immediate = flags & FI_REMOTE_CQ_DATA;
+	const bool bytes = !immediate && message->msg_iov[0].iov_len;
+	const uint32_t n_immediates = f->n_immediates + immediate;
+	const uint32_t n_bytes = f->n_bytes + bytes;
+	ssize_t err = 0;
+
+	if ((immediate && n_immediates == set->lose_immediate) ||
+	    (bytes && n_bytes == set->lose_bytes))
+		lose(f, message, flags);
+	else
+		err = f->real_rma->writemsg(f->ep, message, flags);
+	if (err)
+		return err;
+	f->remakes = bytes && n_bytes == set->lose_bytes &&
+	             n_immediates + 1 != set->lose_immediate;
+	f->n_immediates = n_immediates;
+	f->n_bytes = n_bytes;
+	if (!immediate || n_immediates != set->double_immediate)
+		return 0;
+	/* Without a completion, and without its bytes. */
+	if (!f->real_rma->injectdata(f->ep, message->msg_iov[0].iov_base, 0,
+	                             message->data, message->addr,
+	                             message->rma_iov[0].addr,
+	                             message->rma_iov[0].key))
+		add_seq_u32(&faults_board->done.lost, 1);
+	return 0;
 }
 
 static ssize_t writemsg(struct fid_ep *ep, const struct fi_msg_rma *message,
@@ -108,7 +156,7 @@ static ssize_t writemsg(struct fid_ep *ep, const struct fi_msg_rma *message,
 	} else if (set->hold_us) {
 		hold(f, message, flags, set->hold_us);
 	} else {
-		err = f->real_rma->writemsg(ep, message, flags);
+		err = pass(f, message, flags);
 	}
 	if (!err) {
 		f->n_writes++;
@@ -178,7 +226,8 @@ static ssize_t read_cq(struct fid_cq *cq, void *buf, size_t count)
 	release(f);
 	if (f->n_errors)
 		return -FI_EAVAIL;
-	if (!faults_chosen(f->rank) || (!set->late_us && !set->overrun))
+	if (!faults_chosen(f->rank) ||
+	    (!set->late_us && !set->overrun && !f->n_late))
 		return f->real_cq->read(cq, buf, count);
 	if (f->n_late + BATCH <= FAULTS_LATE)
 		n = f->real_cq->read(cq, batch, BATCH);

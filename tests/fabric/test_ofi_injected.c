@@ -312,6 +312,91 @@ static void test_a_write_fails(void **state)
 	}
 }
 
+/* Rank 1 puts to all; what has arrived has its bytes. */
+static enum ferry_status byte_round(struct rank *rank, struct ferry_segment *s,
+                                    uint64_t i)
+{
+	const size_t at = (size_t)i * CELL;
+	unsigned char *base = ferry_segment_base(s);
+	unsigned char *source = base + (size_t)ROUNDS * CELL + at;
+	const unsigned char byte = (unsigned char)(i % 255 + 1);
+	enum ferry_status status = FERRY_OK;
+
+	memset(source, byte, CELL);
+	if (rank->rank == 1) {
+		for (int32_t r = 0; r < rank->n_ranks && status == FERRY_OK;
+		     r++)
+			status = ferry_segment_put(s, r, at, source, CELL, 0);
+		/* Else one immediate would stand for many. */
+		return status ? status : ferry_segment_flush(s);
+	}
+	status = ferry_segment_wait(s, 0, i);
+	for (size_t k = 0; k < CELL && status == FERRY_OK; k++)
+		RANKS_EQ(base[at + k], byte);
+	return status;
+}
+
+static void write_is_lost(struct rank *rank)
+{
+	struct ferry_segment *s =
+		injected_open(rank, (size_t)2 * ROUNDS * CELL, 2);
+	const uint64_t begin = ferry_now_ns();
+	enum ferry_status status = FERRY_OK;
+
+	for (uint64_t i = 1; status == FERRY_OK && i < ROUNDS; i++)
+		status = byte_round(rank, s, i);
+	if (!*(const char *)rank->arg) {
+		RANKS_OK(status);
+		RANKS_OK(ferry_world_barrier(rank->world));
+		return;
+	}
+	if (status == FERRY_OK)
+		status = ferry_segment_wait(s, 1, 1);
+	must_end(rank, status, begin);
+	RANKS_STATUS(status, FERRY_PEER);
+	RANKS_CHECK((int64_t)(ferry_now_ns() - begin) / 1000000 < FAIL_MS / 2);
+	RANKS_TEXT(ferry_last_error(), "rank 1");
+	RANKS_TEXT(ferry_last_error(), rank->arg);
+	ranks_meet(0, rank->n_ranks);
+}
+
+/* A connection that is made anew in silence: nobody goes on as if nothing. */
+static void test_a_write_is_lost(void **state)
+{
+	static const struct {
+		struct ofi_faults faults;
+		char text[64];
+	} cases[] = {
+		{{.lose_immediate = 21}, "was lost: arrival "},
+		{{.double_immediate = 21}, "came again: arrival "},
+		{{.lose_bytes = 21, .lose_immediate = 21},
+	         "was lost: arrival "},
+		{{.lose_bytes = 21}, ""}, /* they go again */
+	};
+	struct ranks how = {.timeout_ms = FAIL_MS};
+
+	(void)state;
+	injected_ranks(&how);
+	for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(*cases); i++) {
+		struct ofi_faults faults = cases[i / 2].faults;
+		struct ofi_faults_done done;
+		char text[64];
+
+		/* In a world of two nobody else can pass it on. */
+		how.n_ranks = i % 2 ? 3 : 2;
+		how.kind = i % 2 ? RANKS_PROCESSES : RANKS_THREADS;
+		memcpy(text, cases[i / 2].text, sizeof(text));
+		how.arg = text;
+		faults.ranks = RANKS_BIT(1);
+		injected_set(&faults);
+		ranks_run(&how, write_is_lost);
+		injected_done(&done);
+		assert_int_equal(
+			done.lost,
+			faults.lose_bytes && faults.lose_immediate ? 2 : 1);
+	}
+}
+
 /* Rank 1 loses what came from rank 0, and only waits for it. */
 static void queue_overruns(struct rank *rank)
 {
@@ -361,6 +446,7 @@ int main(void)
 		cmocka_unit_test(test_nobody_spins),
 		cmocka_unit_test(test_no_descriptor_to_sleep_on),
 		cmocka_unit_test(test_a_write_fails),
+		cmocka_unit_test(test_a_write_is_lost),
 		cmocka_unit_test(test_a_queue_overruns),
 	};
 
