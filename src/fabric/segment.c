@@ -34,11 +34,11 @@ static bool lay_out(struct ferry_segment *s, size_t bytes, uint32_t n_signals)
 
 	s->n_signals = n_signals;
 	/* The caller's counters share no line with those that waits poll. */
-	s->first_signal = (uint32_t)round_up(FERRY_SIGNAL_VERDICT + 2 * n_ranks,
+	s->first_signal = (uint32_t)round_up(FERRY_SIGNAL_VERDICT + 3 * n_ranks,
 	                                     COUNTERS_PER_LINE);
 	s->verdicts_offset = sizeof(struct ferry_segment_ctl);
 	s->counters_offset =
-		s->verdicts_offset + n_ranks * sizeof(struct ferry_verdict);
+		s->verdicts_offset + 2 * n_ranks * sizeof(struct ferry_verdict);
 	s->data_offset = round_up(
 		s->counters_offset + ((size_t)s->first_signal + n_signals) *
 					     sizeof(uint64_t),

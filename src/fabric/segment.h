@@ -51,7 +51,8 @@ enum {
  * is written by rank r, at most once, and published by counter
  * FERRY_SIGNAL_VERDICT + r. All ranks choose the same one (verdict.c), so that
  * all report the same root. Status FERRY_OK is a good-bye: the rank has closed
- * its segment and had seen no failure.
+ * its segment and had seen no failure. Entry n_ranks + r is what rank r passes
+ * on of another that may not reach all.
  */
 struct ferry_verdict {
 	int32_t status;   /* enum ferry_status */
@@ -85,8 +86,9 @@ static inline struct ferry_verdict ferry_verdict_of(enum ferry_status status,
  * Counters below the caller's, n_ranks of each kind but the first:
  * ANY_VERDICT is raised after any verdict, so that a wait looks at one word
  * only; VERDICT + r says that rank r's verdict is there; VERDICT + n_ranks + r
- * that some rank has decided for it. The caller's signal s is counter
- * first_signal + s.
+ * that some rank has decided for it; VERDICT + 2 n_ranks + r that rank r has
+ * passed on the one that it took. The caller's signal s is counter first_signal
+ * + s.
  */
 enum { FERRY_SIGNAL_ANY_VERDICT = 0, FERRY_SIGNAL_VERDICT = 1 };
 
@@ -105,7 +107,7 @@ struct ferry_segment {
 	struct ferry_mem *mem;
 	struct ferry_segment_peer *peers; /* [n_ranks] */
 	struct ferry_segment_ctl *ctl;    /* own */
-	struct ferry_verdict *verdicts;   /* own, [n_ranks] */
+	struct ferry_verdict *verdicts;   /* own, [2 * n_ranks] */
 	uint64_t *counters;               /* own; [0] is ANY_VERDICT */
 	uint64_t *signals;                /* own; [0] is the caller's first */
 	uint32_t n_signals;               /* of the caller */

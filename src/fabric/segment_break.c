@@ -121,15 +121,31 @@ static bool has_failed(struct ferry_segment *segment)
 	return true;
 }
 
-/* Whose verdict was decided for elsewhere, -1: nobody has decided. */
+/* The entry in which rank r's verdict lies here, -1: in none. */
+static int32_t entry_of(const struct ferry_segment *segment, int32_t r)
+{
+	const int32_t n = segment->world->n_ranks;
+	const uint64_t *passed =
+		&segment->counters[FERRY_SIGNAL_VERDICT + 2 * n];
+
+	if (segment->here[r])
+		return r;
+	for (int32_t p = 0; p < n; p++)
+		if (p != segment->world->rank && load_seq_u64(&passed[p]) &&
+		    segment->verdicts[n + p].reporter == r)
+			return n + p;
+	return -1;
+}
+
+/* The entry that was decided for elsewhere, -1: nobody has decided. */
 static int32_t decided_elsewhere(const struct ferry_segment *segment)
 {
 	const int32_t n = segment->world->n_ranks;
 	const uint64_t *decided = &segment->counters[FERRY_SIGNAL_VERDICT + n];
 
 	for (int32_t r = 0; r < n; r++)
-		if (segment->here[r] && load_seq_u64(&decided[r]))
-			return r;
+		if (load_seq_u64(&decided[r]) && entry_of(segment, r) >= 0)
+			return entry_of(segment, r);
 	return -1;
 }
 
@@ -251,7 +267,7 @@ static int32_t elect(struct ferry_segment *segment, int32_t own)
 	return (int32_t)load_seq_u32(&ctl->elected) - 1;
 }
 
-/* Whose verdict to take, -1: wait for more. */
+/* The entry of the verdict to take, -1: wait for more. */
 static int32_t choose(struct ferry_segment *segment)
 {
 	for (int32_t r = 0; r < segment->world->n_ranks; r++)
@@ -267,19 +283,20 @@ static int32_t choose(struct ferry_segment *segment)
 }
 
 /*
- * Rank r's verdict, which somebody has chosen. It may not have come here yet,
- * but it lies in its reporter's memory since before anybody could choose it.
+ * The verdict of an entry that somebody has chosen. Where memory is shared it
+ * may not have come here yet, but it lies in its reporter's memory since before
+ * anybody could choose it.
  */
 static const struct ferry_verdict *
-chosen_verdict(const struct ferry_segment *segment, int32_t r)
+chosen_verdict(const struct ferry_segment *segment, int32_t entry)
 {
 	const unsigned char *control =
-		segment->shared ? segment->peers[r].control
+		segment->shared ? segment->peers[entry].control
 				: (const unsigned char *)segment->ctl;
 	const struct ferry_verdict *verdicts =
 		(const void *)(control + segment->verdicts_offset);
 
-	return &verdicts[r];
+	return &verdicts[entry];
 }
 
 /* Keeps a verdict as the segment's. */
@@ -318,17 +335,19 @@ static void keep_own_death(struct ferry_segment *segment)
 static void tell_decision(struct ferry_segment *segment, int32_t chosen)
 {
 	const struct ferry_verdict *verdict = &segment->verdicts[chosen];
+	const int32_t reporter = segment->verdict.reporter;
+	const int32_t rank = segment->world->rank;
 	const int32_t n = segment->world->n_ranks;
 
-	if (!segment->shared && chosen != segment->world->rank &&
+	if (!segment->shared && reporter != rank &&
 	    segment->verdict.flags & FERRY_VERDICT_CUT)
 		put_all(segment,
 		        segment->verdicts_offset +
-		                (size_t)chosen * sizeof(*verdict),
+		                (size_t)(n + rank) * sizeof(*verdict),
 		        verdict, sizeof(*verdict),
-		        FERRY_SIGNAL_VERDICT + (uint32_t)chosen);
+		        (uint32_t)(FERRY_SIGNAL_VERDICT + 2 * n + rank));
 	put_all(segment, 0, NULL, 0,
-	        (uint32_t)(FERRY_SIGNAL_VERDICT + n + chosen));
+	        (uint32_t)(FERRY_SIGNAL_VERDICT + n + reporter));
 	(void)segment->mem->ops->kick(segment->mem);
 }
 
