@@ -14,35 +14,35 @@ static const char *const key_names[N_KEYS] = {"rank", "after", "ms", "us",
 enum kind { KILL, STALL, DELAY, REORDER, CUT };
 
 struct fault_form {
-	enum kind kind;
 	const char *name;
+	const char *form;
+	enum kind kind;
 	bool takes[N_KEYS];
 	bool needs[N_KEYS];
-	const char *form;
 };
 
 static const struct fault_form forms[] = {
-	{KILL,
-         "kill",
+	{"kill",
+         "kill:rank=R[,after=N]",
+         KILL,
          {[KEY_RANK] = true, [KEY_AFTER] = true},
-         {[KEY_RANK] = true},
-         "kill:rank=R[,after=N]"},
-	{STALL,
-         "stall",
+         {[KEY_RANK] = true}},
+	{"stall",
+         "stall:rank=R,ms=N[,after=N]",
+         STALL,
          {[KEY_RANK] = true, [KEY_AFTER] = true, [KEY_MS] = true},
-         {[KEY_RANK] = true, [KEY_MS] = true},
-         "stall:rank=R,ms=N[,after=N]"},
-	{DELAY,
-         "delay",
+         {[KEY_RANK] = true, [KEY_MS] = true}},
+	{"delay",
+         "delay:us=N[,rank=R]",
+         DELAY,
          {[KEY_RANK] = true, [KEY_US] = true},
-         {[KEY_US] = true},
-         "delay:us=N[,rank=R]"},
-	{REORDER, "reorder", {[KEY_RANK] = true}, {false}, "reorder[:rank=R]"},
-	{CUT,
-         "cut",
+         {[KEY_US] = true}},
+	{"reorder", "reorder[:rank=R]", REORDER, {[KEY_RANK] = true}, {false}},
+	{"cut",
+         "cut:rank=R,peer=P[,after=N]",
+         CUT,
          {[KEY_RANK] = true, [KEY_PEER] = true, [KEY_AFTER] = true},
-         {[KEY_RANK] = true, [KEY_PEER] = true},
-         "cut:rank=R,peer=P[,after=N]"},
+         {[KEY_RANK] = true, [KEY_PEER] = true}},
 };
 
 enum { N_FORMS = sizeof(forms) / sizeof(*forms) };
