@@ -155,7 +155,8 @@ cJSON *program_json_of(const char *line, const char *schema)
 	struct program p = program_run(line);
 
 	if (p.status != 0)
-		fail_msg("ferry %s: status %d: %s", line, p.status, p.err);
+		fail_msg("ferry %s: status %d: %s%.2000s", line, p.status,
+		         p.err, p.out);
 	cJSON *document = program_json(&p, schema);
 
 	program_free(&p);
