@@ -75,6 +75,8 @@ static enum ferry_status verify(struct raw_ground *g, int32_t peer,
 	                            ferry_pairs_signal(&g->pairs)));
 	FERRY_TRY(ferry_segment_kick(g->pairs.segment));
 	FERRY_TRY(ferry_pairs_await(&g->pairs, peer, 1));
+	/* The next word must not overtake the piece and be taken for it. */
+	FERRY_TRY(ferry_segment_flush(g->pairs.segment));
 	for (size_t i = 0; i < g->piece_bytes; i++)
 		link->wrong += g->base[i] != pattern(peer, rank, i);
 	return meet(g, peer);
