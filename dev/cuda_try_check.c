@@ -76,13 +76,6 @@ static void step_lean(struct drive_step *s, const struct ferry_moe_config *m)
 	s->scale_form = FERRY_SCALES_ROW_MAJOR;
 }
 
-static uint64_t seed_of_group(uint64_t seed, int32_t group)
-{
-	uint64_t state = seed ^ ((uint64_t)(uint32_t)group << 40);
-
-	return traffic_random(&state);
-}
-
 static void make_specs(const struct random_case *c,
                        const struct drive_step *step,
                        struct traffic_spec *specs)
@@ -92,7 +85,7 @@ static void make_specs(const struct random_case *c,
 		uint64_t rng;
 
 		spec.favourite = spec.seed;
-		spec.seed = seed_of_group(spec.seed, r);
+		spec.seed = traffic_group_seed(spec.seed, r);
 		spec.n_tokens = step->n_tokens[r];
 		rng = spec.seed + 1;
 		spec.id_type = traffic_chance(&rng, 50) ? FERRY_ID_INT64

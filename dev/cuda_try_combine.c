@@ -171,13 +171,6 @@ static bool pretend_dispatch(struct harness *h, int32_t slot)
 	return good;
 }
 
-static uint64_t seed_of_group(uint64_t seed, int32_t group)
-{
-	uint64_t state = seed ^ ((uint64_t)(uint32_t)group << 40);
-
-	return traffic_random(&state);
-}
-
 static void make_specs(const struct random_case *c,
                        const struct drive_step *step,
                        struct traffic_spec *specs)
@@ -186,7 +179,7 @@ static void make_specs(const struct random_case *c,
 		struct traffic_spec spec = step->spec;
 
 		spec.favourite = spec.seed;
-		spec.seed = seed_of_group(spec.seed, r);
+		spec.seed = traffic_group_seed(spec.seed, r);
 		spec.n_tokens = step->n_tokens[r];
 		specs[r] = spec;
 	}

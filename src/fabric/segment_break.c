@@ -143,9 +143,13 @@ static int32_t decided_elsewhere(const struct ferry_segment *segment)
 	const int32_t n = segment->world->n_ranks;
 	const uint64_t *decided = &segment->counters[FERRY_SIGNAL_VERDICT + n];
 
-	for (int32_t r = 0; r < n; r++)
-		if (load_seq_u64(&decided[r]) && entry_of(segment, r) >= 0)
-			return entry_of(segment, r);
+	for (int32_t r = 0; r < n; r++) {
+		const int32_t entry =
+			load_seq_u64(&decided[r]) ? entry_of(segment, r) : -1;
+
+		if (entry >= 0)
+			return entry;
+	}
 	return -1;
 }
 

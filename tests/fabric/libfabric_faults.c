@@ -6,21 +6,12 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "fabric/ofi_api.h"
 #include "libfabric_faults_inner.h"
 
 static const char real_name[] = "tcp;ofi_rxm";
 
-static struct {
-	int (*getinfo)(uint32_t version, const char *node, const char *service,
-	               uint64_t flags, const struct fi_info *hints,
-	               struct fi_info **info);
-	struct fi_info *(*dupinfo)(const struct fi_info *info);
-	void (*freeinfo)(struct fi_info *info);
-	int (*fabric)(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
-	              void *context);
-	const char *(*strerror)(int error);
-	uint32_t (*version)(void);
-} real;
+static struct ferry_ofi_api real; /* without its module */
 
 struct faults_board *faults_board;
 _Thread_local int32_t faults_rank = -1;

@@ -181,8 +181,11 @@ static void check_cool(uint64_t wall_since, uint64_t cpu_since)
 		           wall_us);
 }
 
-/* One waits for his own puts to leave, the other for them to come. */
-static void wait_long(struct rank *rank)
+/*
+ * Rank 0, which may come late, waits for its own put to leave, the other for it
+ * to come.
+ */
+static void put_late(struct rank *rank, long late_ns)
 {
 	struct ferry_segment *s = injected_open(rank, 4096, 1);
 
@@ -191,12 +194,18 @@ static void wait_long(struct rank *rank)
 	const uint64_t cpu = cpu_ns();
 
 	if (rank->rank == 0) {
+		nanosleep(&(struct timespec){0, late_ns}, NULL);
 		RANKS_OK(ferry_segment_signal(s, 1, 0));
 		RANKS_OK(ferry_segment_flush(s));
 	} else {
 		RANKS_OK(ferry_segment_wait(s, 0, 1));
 	}
 	check_cool(wall, cpu);
+}
+
+static void wait_long(struct rank *rank)
+{
+	put_late(rank, 0);
 }
 
 static void test_nobody_spins(void **state)
@@ -210,23 +219,10 @@ static void test_nobody_spins(void **state)
 	assert_in_range(done.again, COOL_MS / 10, COOL_MS * 100);
 }
 
-/* Rank 0 comes late; the other waits for him, and has nothing to do. */
+/* The other waits for rank 0, and has nothing to do. */
 static void wait_idle(struct rank *rank)
 {
-	struct ferry_segment *s = injected_open(rank, 4096, 1);
-
-	RANKS_OK(ferry_world_barrier(rank->world));
-	const uint64_t wall = ferry_now_ns();
-	const uint64_t cpu = cpu_ns();
-
-	if (rank->rank == 0) {
-		nanosleep(&(struct timespec){0, COOL_MS * 1000000}, NULL);
-		RANKS_OK(ferry_segment_signal(s, 1, 0));
-		RANKS_OK(ferry_segment_flush(s));
-	} else {
-		RANKS_OK(ferry_segment_wait(s, 0, 1));
-	}
-	check_cool(wall, cpu);
+	put_late(rank, COOL_MS * 1000000);
 }
 
 static void test_no_descriptor_to_sleep_on(void **state)

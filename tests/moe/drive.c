@@ -147,13 +147,6 @@ void drive_mode_leave(const struct drive *d, uint32_t old)
 #endif
 }
 
-static uint64_t seed_of_group(uint64_t seed, int32_t group)
-{
-	uint64_t state = seed ^ ((uint64_t)(uint32_t)group << 40);
-
-	return traffic_random(&state);
-}
-
 /* The batch of a group: equal on all its ranks. */
 static void make_batch(struct drive_op *op, int32_t first_rank)
 {
@@ -162,7 +155,7 @@ static void make_batch(struct drive_op *op, int32_t first_rank)
 	uint64_t rng;
 
 	spec.favourite = spec.seed;
-	spec.seed = seed_of_group(spec.seed, first_rank);
+	spec.seed = traffic_group_seed(spec.seed, first_rank);
 	spec.n_tokens = op->step.n_tokens[first_rank];
 	rng = spec.seed + 1;
 	if (op->step.vary) {

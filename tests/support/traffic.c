@@ -19,6 +19,13 @@ uint64_t traffic_random(uint64_t *state)
 	return z ^ (z >> 31);
 }
 
+uint64_t traffic_group_seed(uint64_t seed, int32_t group)
+{
+	uint64_t state = seed ^ ((uint64_t)(uint32_t)group << 40);
+
+	return traffic_random(&state);
+}
+
 int64_t traffic_between(uint64_t *state, int64_t low, int64_t high)
 {
 	const uint64_t n = (uint64_t)(high - low) + 1;

@@ -63,6 +63,8 @@ void traffic_free(struct traffic_batch *batch);
 
 /* SplitMix64: the next number of the sequence that *state is in. */
 uint64_t traffic_random(uint64_t *state);
+/* The seed of one group's batch, of that of all. */
+uint64_t traffic_group_seed(uint64_t seed, int32_t group);
 /* A number in low..high. */
 int64_t traffic_between(uint64_t *state, int64_t low, int64_t high);
 /* True in `percent` of a hundred cases. */

@@ -9,8 +9,8 @@
 
 #include <limits.h>
 #include <math.h>
-#include <string.h>
 
+#include "core/number.h"
 #include "fibres.h"
 
 #define __device__
@@ -178,18 +178,12 @@ static inline int __popc(uint32_t v)
 
 static inline float __uint_as_float(uint32_t v)
 {
-	float x;
-
-	memcpy(&x, &v, sizeof(x));
-	return x;
+	return f32_from_bits(v);
 }
 
 static inline uint32_t __float_as_uint(float x)
 {
-	uint32_t v;
-
-	memcpy(&v, &x, sizeof(v));
-	return v;
+	return f32_bits(x);
 }
 
 static inline float __fmul_rn(float a, float b)
