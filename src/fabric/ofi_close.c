@@ -34,7 +34,12 @@ static bool ask(struct ofi_mem *m, int32_t peer)
 	void *descriptor = fi_mr_desc(m->mr[OFI_CONTROL]);
 	struct ofi_op *op;
 
-	if (!p->written || is_gone(m, peer))
+	if (is_gone(m, peer))
+		return true;
+	/* What has not left yet is asked for when it has. */
+	if (ofi_queue_length(p))
+		return false;
+	if (!p->written)
 		return true;
 	op = ferry_ofi_op_take(m, peer, OFI_OP_QUESTION);
 	if (!op)
@@ -85,11 +90,11 @@ void ferry_ofi_settle(struct ofi_mem *m)
 	if (!ofi_fabric(m)->choice.is_stream || killed || !m->has_thread)
 		return;
 	pthread_mutex_lock(&m->lock);
+	ferry_ofi_drain(m);
 	while (ferry_now_ns() < deadline && !m->broken[0]) {
 		const bool asked = ask_all(m);
 
-		while (ferry_ofi_drive(m))
-			;
+		ferry_ofi_drain(m);
 		if (asked && !is_waiting(m))
 			break;
 		ferry_cond_wait(&m->room, &m->lock, ferry_now_ns() + LOOK_NS);

@@ -226,6 +226,13 @@ void ferry_ofi_arrived(struct ofi_mem *m, uint64_t data);
 
 /* Hands over what can be, reads completions; true when anything moved. */
 bool ferry_ofi_drive(struct ofi_mem *m);
+/* Drives until the provider holds nothing back. */
+void ferry_ofi_drain(struct ofi_mem *m);
+/*
+ * May the thread sleep on the provider's descriptor? Not while the next look
+ * may bring something out, nor where there is none.
+ */
+bool ferry_ofi_may_sleep(struct ofi_mem *m);
 /* Begins connections to peers; once, before anything else. */
 void ferry_ofi_greet(struct ofi_mem *m);
 /* The peer is not reached any more; what is put to it is lost. */

@@ -21,6 +21,7 @@ enum {
 	NAP_WORK_NS = 2000000,  /* at most, with puts that wait */
 	NAP_POLL_NS = 500000,   /* at most, without a descriptor */
 	NAP_IDLE_NS = 10000000, /* with one, and nothing to do */
+	LOOKS = 64, /* in a row, as long as nobody may sleep on it */
 };
 
 /* How long until a look is due without any event. */
@@ -29,13 +30,6 @@ static int64_t nap_ns(const struct ofi_mem *m, bool by_fd, int64_t last_ns)
 	if (m->n_queued || m->n_flying)
 		return min_i64(last_ns * 2, NAP_WORK_NS);
 	return by_fd ? NAP_IDLE_NS : min_i64(last_ns * 2, NAP_POLL_NS);
-}
-
-static bool may_sleep(struct ofi_mem *m)
-{
-	struct fid *cq = &m->cq->fid;
-
-	return m->cq_fd >= 0 && !fi_trywait(ofi_fabric(m)->fid, &cq, 1);
 }
 
 /* Sleeps until something happens; lets go of the lock meanwhile. */
@@ -68,14 +62,15 @@ static void give_way(struct ofi_mem *m)
 
 /*
  * A provider that lets nobody sleep on its descriptor has something that the
- * next look brings out. It may also say so for ever, while it waits for a peer:
- * who only looked again would keep the lock, and a core.
+ * next look brings out, or one of the next (ferry_ofi_drain). It may also say
+ * so for ever, while it waits for a peer: who only looked again would keep the
+ * lock, and a core.
  */
 static void *run(void *arg)
 {
 	struct ofi_mem *m = arg;
 	int64_t ns = NAP_LEAST_NS;
-	bool refused = false;
+	int looks = 0;
 
 	prctl(PR_SET_TIMERSLACK, SLACK_NS);
 	pthread_mutex_lock(&m->lock);
@@ -86,15 +81,16 @@ static void *run(void *arg)
 			pthread_mutex_unlock(&m->lock);
 			pthread_mutex_lock(&m->lock);
 			ns = NAP_LEAST_NS;
+			looks = 0;
 			continue;
 		}
-		const bool by_fd = may_sleep(m);
+		const bool by_fd = ferry_ofi_may_sleep(m);
 
-		refused = m->cq_fd >= 0 && !by_fd && !refused;
-		if (refused) {
+		if (m->cq_fd >= 0 && !by_fd && looks++ < LOOKS) {
 			give_way(m);
 			continue;
 		}
+		looks = 0;
 		ns = nap_ns(m, by_fd, ns);
 		rest(m, by_fd, ns);
 	}

@@ -70,6 +70,11 @@ struct ofi_faults {
 	 * in any order, the latter in theirs.
 	 */
 	uint32_t late_us;
+	/*
+	 * So many looks find nothing, and nobody may sleep, before what has
+	 * come is read: a provider drops something else in each.
+	 */
+	uint32_t behind;
 	/* Not 0: nobody may ever sleep on the descriptor (fi_trywait). */
 	uint32_t restless;
 	uint32_t seed;

@@ -67,6 +67,7 @@ struct faulty {
 	uint32_t n_tried, n_writes, n_immediates, n_bytes, n_arrivals;
 	uint64_t again_ns; /* until when nothing is taken, 0: not yet */
 	uint32_t n_held, n_late, n_errors;
+	uint32_t n_behind;    /* looks until what is late is read */
 	uint64_t last_due_ns; /* of arrivals */
 	bool remakes;         /* a connection, when the next write comes */
 	struct fid_ep *ep;

@@ -188,6 +188,8 @@ static void keep(struct faulty *f, const struct fi_cq_data_entry *e)
 		add_seq_u32(&faults_board->done.overruns, 1);
 		return;
 	}
+	if (!f->n_late)
+		f->n_behind = set->behind;
 	l->entry = *e;
 	l->due_ns = ferry_now_ns() + up_to_us(f, set->late_us);
 	if (is_arrival(e)) {
@@ -195,7 +197,7 @@ static void keep(struct faulty *f, const struct fi_cq_data_entry *e)
 			l->due_ns = f->last_due_ns;
 		f->last_due_ns = l->due_ns;
 	}
-	add_seq_u32(&faults_board->done.late, set->late_us > 0);
+	add_seq_u32(&faults_board->done.late, set->late_us || set->behind);
 	f->n_late++;
 }
 
@@ -206,6 +208,10 @@ static size_t give(struct faulty *f, struct fi_cq_data_entry *out, size_t count)
 	uint32_t left = 0;
 	size_t n = 0;
 
+	if (f->n_behind) {
+		f->n_behind--;
+		return 0;
+	}
 	for (uint32_t i = 0; i < f->n_late; i++) {
 		if (n < count && f->late[i].due_ns <= now)
 			out[n++] = f->late[i].entry;
@@ -227,7 +233,7 @@ static ssize_t read_cq(struct fid_cq *cq, void *buf, size_t count)
 	if (f->n_errors)
 		return -FI_EAVAIL;
 	if (!faults_chosen(f->rank) ||
-	    (!set->late_us && !set->overrun && !f->n_late))
+	    (!set->late_us && !set->behind && !set->overrun && !f->n_late))
 		return f->real_cq->read(cq, buf, count);
 	if (f->n_late + BATCH <= FAULTS_LATE)
 		n = f->real_cq->read(cq, batch, BATCH);

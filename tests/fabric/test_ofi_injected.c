@@ -238,6 +238,28 @@ static void test_no_descriptor_to_sleep_on(void **state)
 	assert_int_equal(done.failed, 2);
 }
 
+/* Rank 0 leaves in good order, the other has yet to read what it sent. */
+static void leave(struct rank *rank)
+{
+	struct ferry_segment *s = injected_open(rank, 4096, 1);
+
+	if (rank->rank == 0)
+		RANKS_OK(ferry_segment_signal(s, 1, 0));
+	else
+		RANKS_OK(ferry_segment_wait(s, 0, 1));
+}
+
+static void test_the_last_word_lies_behind_much_else(void **state)
+{
+	const struct ofi_faults faults = {.ranks = RANKS_BIT(1),
+	                                  .behind = 4000};
+	struct ofi_faults_done done;
+
+	(void)state;
+	run(leave, RANKS_PROCESSES, &faults, &done);
+	assert_true(done.late > 0);
+}
+
 /* All signal all, round by round, until that is over. */
 static enum ferry_status signal_rounds(struct rank *rank,
                                        struct ferry_segment *s)
@@ -441,6 +463,7 @@ int main(void)
 		cmocka_unit_test(test_late),
 		cmocka_unit_test(test_nobody_spins),
 		cmocka_unit_test(test_no_descriptor_to_sleep_on),
+		cmocka_unit_test(test_the_last_word_lies_behind_much_else),
 		cmocka_unit_test(test_a_write_fails),
 		cmocka_unit_test(test_a_write_is_lost),
 		cmocka_unit_test(test_a_queue_overruns),
