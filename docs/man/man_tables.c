@@ -11,6 +11,7 @@
 
 /* Types of env.def in words. */
 #define TYPE_INT    "integer"
+#define TYPE_COUNT  "integer, 0 or more"
 #define TYPE_MS     "milliseconds"
 #define TYPE_STRING "string"
 #define TYPE_CHOICE "choice"

@@ -14,7 +14,13 @@
 #include "nearest.h"
 #include "sized.h"
 
-enum option_type { OPTION_INT, OPTION_MS, OPTION_STRING, OPTION_CHOICE };
+enum option_type {
+	OPTION_INT,
+	OPTION_COUNT,
+	OPTION_MS,
+	OPTION_STRING,
+	OPTION_CHOICE,
+};
 
 struct option {
 	const char *name; /* with FERRY_ */
@@ -72,16 +78,18 @@ static enum ferry_status set_int(struct ferry_ctx *ctx, const struct option *o,
                                  const char *name, const char *text,
                                  int64_t *field)
 {
-	const int64_t low = o->type == OPTION_MS ? 1 : -1;
-	const int64_t high = o->type == OPTION_MS ? INT32_MAX : INT64_MAX;
+	static const int64_t lowest[] = {
+		[OPTION_INT] = -1, [OPTION_COUNT] = 0, [OPTION_MS] = 1};
+	const int64_t low = lowest[o->type];
+	const int64_t high = o->type == OPTION_INT ? INT64_MAX : INT32_MAX;
 	int64_t value;
 
 	if (!parse_int(text, &value) || value < low || value > high)
 		return ferry_fail(ctx, FERRY_INVAL,
 		                  "options: %s is '%.64s', allowed is a whole "
 		                  "number %" PRId64 "..%" PRId64
-		                  " (suffix k, m, g)",
-		                  name, text, low, high);
+		                  " (suffix k, m, g): %s",
+		                  name, text, low, high, o->help);
 	*field = value;
 	return FERRY_OK;
 }
@@ -134,7 +142,7 @@ static enum ferry_status set(struct ferry_ctx *ctx, struct ferry_options *opt,
 
 	if (!*text)
 		text = o->default_text;
-	if (o->type == OPTION_INT || o->type == OPTION_MS)
+	if (o->type < OPTION_STRING)
 		return set_int(ctx, o, name, text, (int64_t *)(void *)field);
 	return set_string(ctx, o, name, text, field);
 }
@@ -231,7 +239,8 @@ void ferry_env_check(struct ferry_ctx *ctx)
 
 bool ferry_env_get(int i, struct ferry_env *env)
 {
-	static const char *const types[] = {"int", "int", "string", "choice"};
+	static const char *const types[] = {"int", "int", "int", "string",
+	                                    "choice"};
 
 	if (i < 0 || i >= N_OPTIONS)
 		return false;

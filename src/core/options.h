@@ -12,6 +12,7 @@ struct ferry_ctx;
 /* One field per line of env.def. */
 struct ferry_options {
 #define FERRY_FIELD_INT(field)            int64_t field;
+#define FERRY_FIELD_COUNT(field)          int64_t field;
 #define FERRY_FIELD_MS(field)             int64_t field;
 #define FERRY_FIELD_STRING(field)         char field[FERRY_OPTION_BYTES];
 #define FERRY_FIELD_CHOICE(field)         char field[FERRY_OPTION_BYTES];

@@ -114,7 +114,7 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric,
 	struct wire_mem *m = wire(*mem);
 
 	m->rng = hash_u64((uint64_t)opt->wire_seed, (uint64_t)world->rank);
-	m->delay_ns = (uint64_t)max_i64(opt->wire_delay_us, 0) * 1000;
+	m->delay_ns = (uint64_t)opt->wire_delay_us * 1000;
 	pthread_mutex_init(&m->lock, NULL);
 	ferry_cond_init(&m->work);
 	ferry_cond_init(&m->room);

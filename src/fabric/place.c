@@ -108,23 +108,17 @@ void ferry_place_read(struct ferry_place *place)
 	read_cpus(place);
 }
 
-enum ferry_status ferry_place_set_host(struct ferry_ctx *ctx, int32_t rank,
-                                       struct ferry_place *place)
+void ferry_place_set_host(const struct ferry_ctx *ctx, int32_t rank,
+                          struct ferry_place *place)
 {
 	const int64_t per_host = ctx->opt.ranks_per_host;
 
-	if (per_host < 0)
-		return ferry_fail(ctx, FERRY_INVAL,
-		                  "world_open: FERRY_RANKS_PER_HOST is %lld, "
-		                  "allowed are 0..",
-		                  (long long)per_host);
 	if (ctx->opt.host[0])
 		place->named_id = hash_text(place->machine_id, ctx->opt.host);
 	place->host_id = place->named_id;
 	if (per_host)
 		place->host_id = hash_u64(hash_u64(place->host_id, 5),
 		                          (uint64_t)(rank / per_host));
-	return FERRY_OK;
 }
 
 /* Those that are alike count once. */

@@ -11,10 +11,10 @@ void ferry_place_read(struct ferry_place *place);
 
 /*
  * Makes the place one of the host that the options say: a host never spans two
- * machines, but one machine may be several. Errors: INVAL.
+ * machines, but one machine may be several.
  */
-enum ferry_status ferry_place_set_host(struct ferry_ctx *ctx, int32_t rank,
-                                       struct ferry_place *place);
+void ferry_place_set_host(const struct ferry_ctx *ctx, int32_t rank,
+                          struct ferry_place *place);
 
 /* Hosts, and machines, among n places. */
 int32_t ferry_place_hosts(const struct ferry_place *places, int32_t n);

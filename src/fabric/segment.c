@@ -141,7 +141,7 @@ static void choose_spin(struct ferry_segment *s)
 {
 	const struct ferry_world *world = s->world;
 
-	s->spin_ns = (uint64_t)max_i64(world->ctx.opt.spin_us, 0) * 1000;
+	s->spin_ns = (uint64_t)world->ctx.opt.spin_us * 1000;
 	if (world->n_machine_ranks <= world->n_machine_cores)
 		s->yield_ns = ALONE_NS;
 }

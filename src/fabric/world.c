@@ -82,12 +82,11 @@ static enum ferry_status gather_places(struct ferry_world *world,
                                        const struct ferry_world_config *config,
                                        uint64_t deadline)
 {
-	enum ferry_status status = choose_device(world, config);
+	const enum ferry_status status = choose_device(world, config);
 	struct ferry_place own;
 
 	ferry_place_read(&own);
-	if (status == FERRY_OK)
-		status = ferry_place_set_host(&world->ctx, world->rank, &own);
+	ferry_place_set_host(&world->ctx, world->rank, &own);
 	own.device = (int32_t)world->device;
 	if (world->gpu)
 		ferry_gpu_uuid(world->gpu, own.gpu);

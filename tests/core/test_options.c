@@ -80,15 +80,28 @@ static void test_values(void **state)
 static void test_bad_numbers(void **state)
 {
 	(void)state;
-	read_bad("SPIN_US=x", "options: SPIN_US is 'x', allowed is a whole "
-	                      "number -1..9223372036854775807 "
-	                      "(suffix k, m, g)");
-	read_bad("TIMEOUT_MS=0", "options: TIMEOUT_MS is '0', allowed is a "
-	                         "whole number 1..2147483647 "
-	                         "(suffix k, m, g)");
-	for (int i = 0; i < 9; i++) {
+	read_bad("SPIN_US=x",
+	         "options: SPIN_US is 'x', allowed is a whole number "
+	         "0..2147483647 (suffix k, m, g): Microseconds that a wait "
+	         "spins, and gives way to others, before it sleeps");
+	read_bad("RANKS_PER_HOST=-2",
+	         "options: RANKS_PER_HOST is '-2', allowed is a whole number "
+	         "0..2147483647 (suffix k, m, g): For tests: every so many "
+	         "consecutive ranks count as a host of their own; 0: as the "
+	         "machines are");
+	read_bad("RANK=-2",
+	         "options: RANK is '-2', allowed is a whole number "
+	         "-1..9223372036854775807 (suffix k, m, g): Rank of this "
+	         "process, -1: not given; set by ferry run");
+	read_bad("TIMEOUT_MS=0",
+	         "options: TIMEOUT_MS is '0', allowed is a whole number "
+	         "1..2147483647 (suffix k, m, g): Bound of each wait of an "
+	         "operation, in milliseconds");
+	for (int i = 0; i < 11; i++) {
 		static const char *const bad[] = {
-			"SPIN_US=-2",
+			"SPIN_US=-1",
+			"WIRE_DELAY_US=-1",
+			"RANKS_PER_HOST=2g",
 			"SPIN_US=1kk",
 			"SPIN_US=1 ",
 			"SPIN_US= 1",

@@ -16,6 +16,8 @@
 static void check_strings(const struct ferry_options *opt)
 {
 #define CHECK_INT(field)
+#define CHECK_COUNT(field)                                                     \
+	FUZZ_CHECK(opt->field >= 0 && opt->field <= INT32_MAX);
 #define CHECK_MS(field) FUZZ_CHECK(opt->field >= 1 && opt->field <= INT32_MAX);
 #define CHECK_STRING(field)                                                    \
 	FUZZ_CHECK(memchr(opt->field, 0, sizeof(opt->field)));
