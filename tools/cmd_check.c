@@ -24,7 +24,8 @@
 #include "machine.h"
 
 struct check_options {
-	int64_t ranks, seconds, seed;
+	int64_t ranks;
+	int64_t seconds, seed; /* -1: not given */
 	const char *fabric;
 	int device; /* enum ferry_device */
 	int64_t timeout;
@@ -41,10 +42,11 @@ static const struct opt options[] = {
 	{"fabric", 'f', OPT_TEXT, AT(fabric), "NAME", NULL, 0, 0, NULL,
          "fabric to test, as ferry info lists them, or all that work here; all "
          "when neither this nor FERRY_FABRIC is given"},
-	{"seconds", 's', OPT_INT, AT(seconds), "S", "2", 0, 86400, NULL,
-         "seconds of dispatch and combine of random shapes, each fabric"},
-	{"seed", 'r', OPT_INT, AT(seed), "N", "0", 0, INT64_MAX, NULL,
-         "seed of shapes and data; 0: a new one"},
+	{"seconds", 's', OPT_INT, AT(seconds), "S", NULL, 0, 86400, NULL,
+         "seconds of dispatch and combine of random shapes, each fabric; not "
+         "with --hosts; default 2"},
+	{"seed", 'r', OPT_INT, AT(seed), "N", NULL, 0, INT64_MAX, NULL,
+         "seed of shapes and data; 0: a new one; not with --hosts; default 0"},
 	{"device", 'D', OPT_CHOICE, AT(device), "WHERE", "cpu", 0, 0,
          device_names, "where rows lie; cuda: ranks on GPUs, in turns"},
 	{"processes", 0, OPT_FLAG, AT(processes), NULL, NULL, 0, 0, NULL,
@@ -312,6 +314,11 @@ static int check_hosts(const struct check_options *o, struct crew *crew,
 		return opt_complain(&command,
 		                    "--hosts is for --device cpu: hosts check "
 		                    "their GPUs each by itself");
+	if (o->seconds >= 0 || o->seed >= 0)
+		return opt_complain(&command,
+		                    "--%s is for shapes of one host, "
+		                    "--hosts has its own",
+		                    o->seconds >= 0 ? "seconds" : "seed");
 	if (hosts_launched()) {
 		crew->fabric = o->fabric;
 		crew->timeout_ms = (int32_t)o->timeout * 1000;
@@ -327,7 +334,7 @@ static int check_hosts(const struct check_options *o, struct crew *crew,
 
 int cmd_check(int argc, char **argv)
 {
-	struct check_options o = {0};
+	struct check_options o = {.seconds = -1, .seed = -1};
 	struct check_run run = {.options = &o};
 	struct crew crew = {.name = command.name};
 	int first;
@@ -347,7 +354,9 @@ int cmd_check(int argc, char **argv)
 		status = fabric_choose(&command, o.fabric, &crew);
 	if (status != OPT_GO_ON)
 		return status;
-	if (o.seed == 0)
+	if (o.seconds < 0)
+		o.seconds = 2;
+	if (o.seed <= 0)
 		/* JSON writes it in full, digit by digit, up to here. */
 		o.seed = (int64_t)(ferry_now_ns() ^ (uint64_t)getpid() << 16) &
 		         INT32_MAX;
