@@ -143,8 +143,10 @@ FERRY_API void ferry_world_abort(struct ferry_world *world);
 /**
  * First failure of the world and of its channels, without waiting for
  * anything: FERRY_OK and an untouched record, or the failure's status with
- * *error filled in. error may be NULL. Any thread. INVAL where world is NULL,
- * or error->size is not set.
+ * *error filled in. error may be NULL. A barrier, allgather or collective open
+ * that failed because ranks died, did not come, aborted or did not fit together
+ * counts, as every later one fails, too; one that was refused does not. Any
+ * thread. INVAL where world is NULL, or error->size is not set.
  */
 FERRY_API enum ferry_status ferry_world_poll(struct ferry_world *world,
                                              struct ferry_error *error);

@@ -2,7 +2,12 @@
 /* Chooses how the ranks meet. */
 #include "boot.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "../core/clock.h"
+#include "../core/order.h"
 #include "boot_kinds.h"
 #include "launch.h"
 #include "star.h"
@@ -72,6 +77,49 @@ void ferry_boot_close(struct ferry_boot *boot)
 {
 	if (boot)
 		boot->ops->close(boot);
+}
+
+enum ferry_status ferry_boot_allgather(struct ferry_boot *boot, const void *in,
+                                       void *out, size_t bytes,
+                                       uint64_t deadline_ns)
+{
+	const enum ferry_status status =
+		boot->ops->allgather(boot, in, out, bytes, deadline_ns);
+
+	/* INVAL is of this call alone; all else stays. */
+	if (status == FERRY_OK || status == FERRY_INVAL || boot->failed)
+		return status;
+	snprintf(boot->text, sizeof(boot->text), "%s", ferry_last_error());
+	store_release_u32(&boot->failed, (uint32_t)status);
+	return status;
+}
+
+/*
+ * The rank that the message begins with, or -1: that is the same for all ranks,
+ * what each of them knows of the dead is not.
+ */
+static int32_t root_of(const char *text)
+{
+	static const char before[] = "boot: rank ";
+	const size_t n = sizeof(before) - 1;
+	char *end;
+
+	if (strncmp(text, before, n))
+		return -1;
+	const long root = strtol(text + n, &end, 10);
+	return end == text + n ? -1 : (int32_t)root;
+}
+
+void ferry_boot_blame(const struct ferry_boot *boot, struct ferry_error *error)
+{
+	const uint32_t failed = load_acquire_u32(&boot->failed);
+
+	if (!failed)
+		return;
+	error->status = (enum ferry_status)(int32_t)failed;
+	error->root_rank = root_of(boot->text);
+	error->rank = boot->rank;
+	snprintf(error->text, sizeof(error->text), "%s", boot->text);
 }
 
 bool ferry_boot_silent_never(struct ferry_boot *boot, int32_t peer)

@@ -50,6 +50,9 @@ struct ferry_boot {
 	struct ferry_ctx *ctx;
 	int32_t rank;
 	int32_t n_ranks;
+	/* First failure of ferry_boot_allgather; text stands before failed. */
+	uint32_t failed; /* enum ferry_status */
+	char text[sizeof(((struct ferry_error *)0)->text)];
 };
 
 /*
@@ -61,6 +64,14 @@ enum ferry_status ferry_boot_open(struct ferry_ctx *ctx,
                                   const struct ferry_world_config *config,
                                   struct ferry_boot **boot);
 void ferry_boot_close(struct ferry_boot *boot);
+
+/* The slot, by whom everybody calls it: a failure is remembered. */
+enum ferry_status ferry_boot_allgather(struct ferry_boot *boot, const void *in,
+                                       void *out, size_t bytes,
+                                       uint64_t deadline_ns);
+
+/* Fills *error in where an allgather has failed. Any thread; never blocks. */
+void ferry_boot_blame(const struct ferry_boot *boot, struct ferry_error *error);
 
 /*
  * The step of every collective open. Each rank brings the status of its own

@@ -142,7 +142,8 @@ enum ferry_status ferry_boot_open_callbacks(
 		return ferry_fail(ctx, FERRY_NOMEM, "boot: state of %d ranks",
 		                  n_ranks);
 	}
-	b->boot = (struct ferry_boot){&ops, ctx, rank, n_ranks};
+	b->boot = (struct ferry_boot){
+		.ops = &ops, .ctx = ctx, .rank = rank, .n_ranks = n_ranks};
 	b->call = *callbacks;
 	b->sizes = sizes;
 	const int rc = b->call.barrier(b->call.arg);

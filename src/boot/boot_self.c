@@ -63,7 +63,7 @@ enum ferry_status ferry_boot_open_self(struct ferry_ctx *ctx,
 	if (!self)
 		return ferry_fail(ctx, FERRY_NOMEM, "boot: state of %zu bytes",
 		                  sizeof(*self));
-	self->boot = (struct ferry_boot){&ops, ctx, 0, 1};
+	self->boot = (struct ferry_boot){.ops = &ops, .ctx = ctx, .n_ranks = 1};
 	*boot = &self->boot;
 	return FERRY_OK;
 }

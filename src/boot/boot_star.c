@@ -400,8 +400,11 @@ enum ferry_status ferry_boot_open_star(struct ferry_ctx *ctx,
 		return ferry_fail(ctx, FERRY_NOMEM, "boot: state of %d ranks",
 		                  n_ranks);
 	}
-	b->boot = (struct ferry_boot){address->is_unix ? &ops_unix : &ops_tcp,
-	                              ctx, rank, n_ranks};
+	b->boot = (struct ferry_boot){.ops = address->is_unix ? &ops_unix
+	                                                      : &ops_tcp,
+	                              .ctx = ctx,
+	                              .rank = rank,
+	                              .n_ranks = n_ranks};
 	b->fd = -1;
 	b->wake = -1;
 	pthread_mutex_init(&b->lock, NULL);

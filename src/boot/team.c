@@ -366,7 +366,10 @@ enum ferry_status ferry_boot_open_team(struct ferry_ctx *ctx,
 		                  "boot: meeting of a team of %d ranks",
 		                  team->n_ranks);
 	}
-	b->boot = (struct ferry_boot){&ops, ctx, rank, team->n_ranks};
+	b->boot = (struct ferry_boot){.ops = &ops,
+	                              .ctx = ctx,
+	                              .rank = rank,
+	                              .n_ranks = team->n_ranks};
 	b->team = team;
 	*boot = &b->boot;
 	return FERRY_OK;

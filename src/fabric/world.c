@@ -261,6 +261,8 @@ enum ferry_status ferry_world_poll(struct ferry_world *world,
 	for (struct ferry_segment *s = world->segments; s; s = s->next)
 		if (ferry_segment_decide(s))
 			ferry_segment_blame_world(s);
+	if (world->error.status == FERRY_OK)
+		ferry_boot_blame(world->boot, &world->error);
 	const struct ferry_error found = world->error;
 
 	pthread_mutex_unlock(&world->lock);
@@ -338,7 +340,6 @@ enum ferry_status ferry_world_allgather(struct ferry_world *world,
 		return ferry_fail(NULL, FERRY_INVAL,
 		                  "world_allgather: world is NULL");
 	FERRY_TRY(check_allgather(world, in, out, bytes));
-	return world->boot->ops->allgather(
-		world->boot, in, out, bytes,
-		ferry_deadline_ns(world->open_timeout_ms));
+	return ferry_boot_allgather(world->boot, in, out, bytes,
+	                            ferry_deadline_ns(world->open_timeout_ms));
 }

@@ -52,7 +52,7 @@ struct ferry_world {
 	pthread_mutex_t lock; /* segments, error */
 	struct ferry_segment *segments;
 	int32_t n_users; /* the caller, and segments that are not destroyed */
-	struct ferry_error error; /* first failure of all segments */
+	struct ferry_error error; /* first failure, of a segment or of boot */
 };
 
 /* One user less; the last one ends the world. */

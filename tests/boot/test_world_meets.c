@@ -127,6 +127,85 @@ static void test_worlds_at_once(void **state)
 	on_all_kinds(two_at_once, 3);
 }
 
+/* What a barrier told is what the world's first failure is from then on. */
+static void first_failure_is(struct rank *rank, enum ferry_status status,
+                             int32_t root)
+{
+	struct ferry_error error = FERRY_ERROR_INIT;
+	int32_t all[RANKS_MAX];
+
+	RANKS_OK(ferry_world_poll(rank->world, &error));
+	RANKS_EQ(error.root_rank, -1);
+	RANKS_STATUS(ferry_world_barrier(rank->world), status);
+	for (int i = 0; i < 2; i++) {
+		RANKS_STATUS(ferry_world_poll(rank->world, &error), status);
+		RANKS_STATUS(error.status, status);
+		RANKS_EQ(error.root_rank, root);
+		RANKS_EQ(error.rank, rank->rank);
+		RANKS_TEXT(error.text, ferry_last_error());
+		RANKS_STATUS(ferry_world_allgather(rank->world, &rank->rank,
+		                                   all, sizeof(*all)),
+		             status);
+	}
+}
+
+static void dies(struct rank *rank)
+{
+	if (rank->rank == 1)
+		ranks_die();
+	first_failure_is(rank, FERRY_PEER, 1);
+	ranks_meet(0, 2);
+}
+
+static void does_not_come(struct rank *rank)
+{
+	if (rank->rank != 2)
+		first_failure_is(rank, FERRY_TIMEOUT, 2);
+	ranks_meet(0, rank->n_ranks);
+}
+
+static void aborts(struct rank *rank)
+{
+	if (rank->rank == 1)
+		ferry_world_abort(rank->world);
+	else
+		first_failure_is(rank, FERRY_ABORTED, 1);
+	ranks_meet(0, rank->n_ranks);
+}
+
+/* Arguments that are refused end nothing. */
+static void is_refused(struct rank *rank)
+{
+	struct ferry_error error = FERRY_ERROR_INIT;
+
+	RANKS_STATUS(ferry_world_allgather(rank->world, NULL, NULL, 1),
+	             FERRY_INVAL);
+	RANKS_OK(ferry_world_poll(rank->world, &error));
+	RANKS_OK(ferry_world_barrier(rank->world));
+}
+
+static void test_poll_tells_of_meetings(void **state)
+{
+	static const struct {
+		ranks_body *body;
+		uint64_t killed;
+		int32_t open_timeout_ms;
+	} cases[] = {{dies, RANKS_BIT(1), 0},
+	             {does_not_come, 0, 300},
+	             {aborts, 0, 0},
+	             {is_refused, 0, 0}};
+
+	(void)state;
+	for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(*cases); i++)
+		ranks_run(&(struct ranks){.kind = i % 2 ? RANKS_PROCESSES
+		                                        : RANKS_THREADS,
+		                          .n_ranks = 3,
+		                          .killed = cases[i / 2].killed,
+		                          .open_timeout_ms =
+		                                  cases[i / 2].open_timeout_ms},
+		          cases[i / 2].body);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -134,6 +213,7 @@ int main(void)
 		cmocka_unit_test(test_16_ranks),
 		cmocka_unit_test(test_worlds_in_turn),
 		cmocka_unit_test(test_worlds_at_once),
+		cmocka_unit_test(test_poll_tells_of_meetings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
