@@ -76,6 +76,18 @@ void bal_counts(const struct bal *bal, int32_t of_rank, int32_t turn,
 		bias(counts);
 }
 
+void bal_lopsided(const struct bal *bal, int32_t layer,
+                  int32_t counts[BAL_EXPERTS])
+{
+	const struct ferry_placement *p =
+		ferry_experts_placement(bal->lab.experts, layer);
+
+	memset(counts, 0, BAL_EXPERTS * sizeof(*counts));
+	for (int32_t s = 0; s < ferry_placement_first_slot(p, 1); s++)
+		if (ferry_placement_expert(p, s) >= 0)
+			counts[ferry_placement_expert(p, s)] = 100;
+}
+
 void bal_batch(struct bal *bal, int32_t turn, struct bal_batch *batch)
 {
 	uint64_t rng =

@@ -77,6 +77,9 @@ void bal_batch(struct bal *bal, int32_t turn, struct bal_batch *batch);
 /* Own counts of it: true ones, or as foreseen. */
 void bal_counts(const struct bal *bal, int32_t of_rank, int32_t turn,
                 bool foreseen, int32_t counts[BAL_EXPERTS]);
+/* Counts that no seed makes even: only rank 0's experts get tokens. */
+void bal_lopsided(const struct bal *bal, int32_t layer,
+                  int32_t counts[BAL_EXPERTS]);
 
 void bal_predict(struct bal *bal, int32_t layer, int32_t turn);
 void bal_observe(struct bal *bal, int32_t layer, int32_t turn);

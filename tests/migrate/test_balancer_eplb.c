@@ -224,10 +224,10 @@ static void drive(struct rank *rank)
 	int32_t counts[BAL_EXPERTS];
 
 	table->models[rank->rank] = m;
+	bal_lopsided(m, 0, counts);
 	in.counts = counts;
 	ranks_meet(0, rank->n_ranks);
 	for (int32_t r = 0; rank->rank == 0 && r < rank->n_ranks; r++) {
-		bal_counts(m, r, 0, true, counts);
 		RANKS_OK(ferry_balancer_predict_send(table->models[r]->balancer,
 		                                     0, &in));
 	}
