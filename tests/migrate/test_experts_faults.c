@@ -159,6 +159,7 @@ static struct course course_of(enum ferry_experts_mode mode)
 	};
 
 	course.shape.uneven = false;
+	course.shape.spare = 0; /* each rank has experts to swap */
 	/* Three pieces on wire. */
 	course.shape.tensor_bytes[0] = 20000;
 	return course;
