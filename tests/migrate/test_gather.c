@@ -22,7 +22,8 @@
 
 enum {
 	ROUNDS = RANKS_STEPS(60),
-	DEATH_MS = 2000, /* a death is noticed within it */
+	LONG_MS = 20000,        /* a timeout that nothing waits for */
+	DEATH_MS = LONG_MS / 2, /* a death is noticed within it */
 	SHORT_MS = 400,
 	MOST_BYTES = 20000,
 };
@@ -278,7 +279,7 @@ static void test_killed(void **state)
 		const struct ranks how = {
 			.n_ranks = 2 + i % 4,
 			.killed = RANKS_BIT(1),
-			.timeout_ms = 20000,
+			.timeout_ms = LONG_MS,
 			.arg = &task,
 		};
 		char fault[64];
@@ -342,8 +343,8 @@ static void test_leaves(void **state)
 	struct task task = {ranks_seed(), 100, false};
 
 	run(*state,
-	    (struct ranks){.n_ranks = 4, .timeout_ms = 20000, .arg = &task}, "",
-	    leaves);
+	    (struct ranks){.n_ranks = 4, .timeout_ms = LONG_MS, .arg = &task},
+	    "", leaves);
 }
 
 static void out_of_turn(struct rank *rank)

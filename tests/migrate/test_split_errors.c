@@ -16,7 +16,11 @@
 #include "runs.h"
 #include "split_lab.h"
 
-enum { DEATH_MS = 2000, SHORT_MS = 600 };
+enum {
+	LONG_MS = 20000,        /* a timeout that nothing waits for */
+	DEATH_MS = LONG_MS / 2, /* a death is noticed within it */
+	SHORT_MS = 600,
+};
 
 /* Two ranks' worth of slots on each of four ranks; expert 1 is everywhere. */
 struct task {
@@ -246,7 +250,7 @@ static void test_killed(void **state)
 	for (int i = 0; i < 4; i++) {
 		const struct ranks how = {
 			.killed = RANKS_BIT(1),
-			.timeout_ms = 20000,
+			.timeout_ms = LONG_MS,
 		};
 		char fault[64];
 
