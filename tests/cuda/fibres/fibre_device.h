@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Device code's words that need no PTX, as C++ on fibres: qualifiers, vector
- * types, votes, shuffles, atomics. As far as the dispatch kernels of
+ * types, votes, shuffles, atomics. As far as the kernels by lines of
  * src/cuda say them; __shared__ is left to fibre_source.cmake.
  */
 #ifndef FIBRE_DEVICE_H
@@ -56,6 +56,16 @@ static inline ulonglong2 make_ulonglong2(uint64_t x, uint64_t y)
 	return {x, y};
 }
 
+template <class T, class U> auto min(T a, U b)
+{
+	return a < b ? a : b;
+}
+
+template <class T, class U> auto max(T a, U b)
+{
+	return a < b ? b : a;
+}
+
 /* A value of up to 8 bytes among lanes. */
 template <class T> const uint64_t *fibre_give(uint32_t mask, T v)
 {
@@ -88,6 +98,14 @@ template <class T> T __shfl_up_sync(uint32_t mask, T v, uint32_t by)
 	const uint32_t lane = fibre_lane();
 
 	return fibre_take<T>(all, lane >= by ? lane - by : lane);
+}
+
+template <class T> T __shfl_down_sync(uint32_t mask, T v, uint32_t by)
+{
+	const uint64_t *all = fibre_give(mask, v);
+	const uint32_t lane = fibre_lane();
+
+	return fibre_take<T>(all, lane + by < 32 ? lane + by : lane);
 }
 
 template <class T> T __shfl_xor_sync(uint32_t mask, T v, int with)
@@ -166,6 +184,11 @@ static inline bool __syncthreads_or(bool v)
 	return fibre_barrier(0, 0, v);
 }
 
+static inline void __barrier_sync_count(int barrier, unsigned n)
+{
+	fibre_barrier(barrier, n, false);
+}
+
 static inline int __ffs(int v)
 {
 	return __builtin_ffs(v);
@@ -189,6 +212,16 @@ static inline uint32_t __float_as_uint(float x)
 static inline float __fmul_rn(float a, float b)
 {
 	return a * b;
+}
+
+static inline float __fadd_rn(float a, float b)
+{
+	return a + b;
+}
+
+static inline float __fmaf_rn(float a, float b, float c)
+{
+	return fmaf(a, b, c);
 }
 
 static inline float __fdiv_rn(float a, float b)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How src/cuda launches its kernels, on fibres: as far as dispatch does. */
+/* How src/cuda launches its kernels, on fibres: as far as lines do. */
 #ifndef FIBRE_LAUNCH_H
 #define FIBRE_LAUNCH_H
 
+#include "cuda/cuda_args.h"
 #include "fibre_device.h"
 
 typedef enum {
@@ -45,6 +46,16 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config,
 
 	fibres_enqueue(config->stream, &l);
 	return cudaSuccess;
+}
+
+/* Without the type of the argument, which is combine's. */
+static inline cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config,
+                                              const void *kernel, void **args)
+{
+	typedef struct ferry_cuda_combine combine;
+
+	return cudaLaunchKernelEx(config, (void (*)(combine))kernel,
+	                          *(const combine *)args[0]);
 }
 
 enum cudaFuncAttribute {

@@ -103,6 +103,21 @@ static inline void store_16(void *p, uint4 v)
 	*(uint4 *)p = v;
 }
 
+static inline void async_load_16(void *shared, const void *global)
+{
+	fibre_async_load(shared, global, 16);
+}
+
+static inline void async_wait(void)
+{
+	fibre_async_wait();
+}
+
+static inline void team_arrive(int barrier, int n)
+{
+	fibre_arrive(barrier, (uint32_t)n);
+}
+
 static inline void fence_proxy_async_shared(void)
 {
 }

@@ -16,7 +16,8 @@
 enum {
 	LANES = 32,
 	MEETINGS = 16,     /* masks of a warp */
-	COPIES = 16,       /* of a thread under way */
+	COPIES = 32,       /* of a thread under way */
+	FIXED = 2,         /* shared variables of a kernel */
 	PICK_NS = 200,     /* a drawn warp's share of the clock */
 	IDLE_MAX = 5000000 /* draws in turn in which nobody could run */
 };
@@ -37,6 +38,17 @@ struct copy {
 	uint32_t bytes, group;
 };
 
+struct copies {
+	struct copy of[COPIES]; /* the oldest first */
+	uint32_t n;
+};
+
+/* A shared variable of a kernel, by the line that declares it. */
+struct fixed {
+	int line;
+	void *p;
+};
+
 struct thread {
 	struct fibre fibre;
 	uint32_t id, lane;
@@ -44,8 +56,8 @@ struct thread {
 	bool over;
 	const uint32_t *round; /* waits until this is not `seen` */
 	uint32_t seen;
-	struct copy copies[COPIES]; /* the oldest first */
-	uint32_t n_copies, group;
+	struct copies stores, loads;
+	uint32_t group; /* of stores */
 };
 
 struct warp {
@@ -60,7 +72,8 @@ struct block {
 	struct grid *grid;
 	struct warp *warps;
 	struct barrier barriers[2];
-	void *dynamic, *fixed;
+	void *dynamic;
+	struct fixed fixed[FIXED];
 	uint32_t id, n_alive;
 	bool slow;
 };
@@ -158,7 +171,7 @@ static void run_kernel(void)
 	const struct fibre_launch *l = &self->warp->block->grid->launch;
 
 	l->call(l->kernel, l->args);
-	if (self->n_copies)
+	if (self->stores.n)
 		give_up("a thread ends with bulk stores under way");
 	self->over = true;
 }
@@ -233,7 +246,8 @@ static void end_block(struct block *b)
 		fibre_close(&b->warps[t / LANES].threads[t % LANES].fibre);
 	free(b->warps);
 	free(b->dynamic);
-	free(b->fixed);
+	for (int i = 0; i < FIXED; i++)
+		free(b->fixed[i].p);
 	if (--b->grid->n_alive == 0)
 		end_grid(b->grid);
 }
@@ -367,6 +381,12 @@ const uint64_t *fibre_meet(uint32_t mask, uint64_t value)
 	return m->value[round & 1];
 }
 
+static void arrive(struct barrier *r, uint32_t n)
+{
+	if (++r->n == n)
+		release(r);
+}
+
 bool fibre_barrier(int barrier, uint32_t n, bool value)
 {
 	struct block *b = self->warp->block;
@@ -375,10 +395,14 @@ bool fibre_barrier(int barrier, uint32_t n, bool value)
 
 	r->any[round & 1] |= value;
 	await(&r->round, round);
-	if (++r->n == (n ? n : b->n_alive))
-		release(r);
+	arrive(r, n ? n : b->n_alive);
 	fibre_leave(&self->fibre);
 	return r->any[round & 1];
+}
+
+void fibre_arrive(int barrier, uint32_t n)
+{
+	arrive(&self->warp->block->barriers[barrier], n);
 }
 
 void *fibre_dynamic(void)
@@ -386,37 +410,45 @@ void *fibre_dynamic(void)
 	return self->warp->block->dynamic;
 }
 
-void *fibre_shared(size_t bytes)
+void *fibre_shared(int line, size_t bytes)
 {
-	struct block *b = self->warp->block;
+	struct fixed *f = self->warp->block->fixed;
 
-	if (!b->fixed)
-		b->fixed = taken(bytes, 0xdd);
-	return b->fixed;
+	for (int i = 0; i < FIXED; i++) {
+		if (!f[i].p)
+			f[i] = (struct fixed){line, taken(bytes, 0xdd)};
+		if (f[i].line == line)
+			return f[i].p;
+	}
+	give_up("a kernel has too many shared variables");
 }
 
-/* Of the oldest groups of the thread, until so many copies are left. */
-static void copy_until(struct thread *t, uint32_t n_left)
+/* The oldest ones, until so many are left. */
+static void copy_until(struct copies *c, uint32_t n_left)
 {
-	const uint32_t n = t->n_copies - n_left;
+	const uint32_t n = c->n - n_left;
 
 	for (uint32_t i = 0; i < n; i++)
-		memcpy(t->copies[i].to, t->copies[i].from, t->copies[i].bytes);
-	memmove(t->copies, t->copies + n, n_left * sizeof(*t->copies));
-	t->n_copies = n_left;
+		memcpy(c->of[i].to, c->of[i].from, c->of[i].bytes);
+	memmove(c->of, c->of + n, n_left * sizeof(*c->of));
+	c->n = n_left;
+}
+
+static void begin_copy(struct copies *c, struct copy copy)
+{
+	if ((uintptr_t)copy.to % 16 || (uintptr_t)copy.from % 16 ||
+	    copy.bytes % 16)
+		give_up("a copy of what is no multiple of 16");
+	if (c->n == COPIES)
+		copy_until(c, COPIES - 1);
+	c->of[c->n++] = copy;
+	if (draw() % 2)
+		copy_until(c, 0);
 }
 
 void fibre_bulk_store(void *to, const void *from, uint32_t bytes)
 {
-	struct thread *t = self;
-
-	if ((uintptr_t)to % 16 || (uintptr_t)from % 16 || bytes % 16)
-		give_up("a bulk store of what is no multiple of 16");
-	if (t->n_copies == COPIES)
-		copy_until(t, COPIES - 1);
-	t->copies[t->n_copies++] = (struct copy){to, from, bytes, t->group};
-	if (draw() % 2)
-		copy_until(t, 0);
+	begin_copy(&self->stores, (struct copy){to, from, bytes, self->group});
 }
 
 void fibre_bulk_commit(void)
@@ -426,14 +458,23 @@ void fibre_bulk_commit(void)
 
 void fibre_bulk_wait(uint32_t n_groups)
 {
-	struct thread *t = self;
+	struct copies *c = &self->stores;
 	uint32_t n = 0;
 
 	/* Copies of groups that may go on stay. */
-	while (n < t->n_copies &&
-	       t->copies[t->n_copies - 1 - n].group + n_groups >= t->group)
+	while (n < c->n && c->of[c->n - 1 - n].group + n_groups >= self->group)
 		n++;
-	copy_until(t, n);
+	copy_until(c, n);
+}
+
+void fibre_async_load(void *shared, const void *global, uint32_t bytes)
+{
+	begin_copy(&self->loads, (struct copy){shared, global, bytes, 0});
+}
+
+void fibre_async_wait(void)
+{
+	copy_until(&self->loads, 0);
 }
 
 uint64_t fibre_ns(void)

@@ -54,8 +54,14 @@ uint32_t fibre_lane(void);
 const uint64_t *fibre_meet(uint32_t mask, uint64_t value);
 /* n threads of the block, 0: all. Was `value` true for any of them? */
 bool fibre_barrier(int barrier, uint32_t n, bool value);
-void *fibre_dynamic(void);        /* shared memory of the launch */
-void *fibre_shared(size_t bytes); /* the kernel's own; one per kernel */
+/* Of n threads of the block, among which others wait by fibre_barrier. */
+void fibre_arrive(int barrier, uint32_t n);
+void *fibre_dynamic(void); /* shared memory of the launch */
+/* The kernel's own that is declared in this line; two per kernel. */
+void *fibre_shared(int line, size_t bytes);
+/* Done at once or as late as async_wait, which awaits all of the thread. */
+void fibre_async_load(void *shared, const void *global, uint32_t bytes);
+void fibre_async_wait(void);
 /* Done at once or as late as bulk_wait allows. Multiples of 16. */
 void fibre_bulk_store(void *to, const void *from, uint32_t bytes);
 void fibre_bulk_commit(void);
