@@ -76,9 +76,8 @@ static void step_lean(struct drive_step *s, const struct ferry_moe_config *m)
 	s->scale_form = FERRY_SCALES_ROW_MAJOR;
 }
 
-static void make_specs(const struct random_case *c,
-                       const struct drive_step *step,
-                       struct traffic_spec *specs)
+void try_check_specs(const struct random_case *c, const struct drive_step *step,
+                     struct traffic_spec *specs)
 {
 	for (int32_t r = 0; r < c->config.n_ranks; r++) {
 		struct traffic_spec spec = step->spec;
@@ -130,7 +129,7 @@ static bool step(struct try_check *run, struct harness *h,
 		step_lean(&s, &c->config);
 	if (run->no_bad_ids && c->config.bad_id == FERRY_BAD_ID_ERROR)
 		s.spec.bad_percent = 0;
-	make_specs(c, &s, specs);
+	try_check_specs(c, &s, specs);
 	for (int32_t r = 0; run->lean && r < c->config.n_ranks; r++)
 		specs[r].slack = specs[r].slack / 3 * 16;
 	h->form = (struct harness_form){

@@ -8,6 +8,9 @@
 
 #include "cuda_harness.h"
 
+struct drive_step;
+struct random_case;
+
 struct try_check {
 	struct harness_kernels kernels; /* no combine kernel: none is tried */
 	bool lean;  /* cases are made such that the lean kernel takes them */
@@ -20,5 +23,8 @@ struct try_check {
 void try_check_lean(struct try_check *run);
 /* Tries one case, until a step of it is wrong. */
 void try_check_case(struct try_check *run, uint64_t seed, int32_t n_ranks);
+/* What the ranks of a case are given in a step: specs[n_ranks]. */
+void try_check_specs(const struct random_case *c, const struct drive_step *step,
+                     struct traffic_spec *specs);
 
 #endif

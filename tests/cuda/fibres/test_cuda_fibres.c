@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Dispatch kernels by lines, general and lean, on fibres (fibres.h): random
- * cases of dev/cuda_try_check.h against the oracle, without a GPU. For more:
+ * Kernels by lines on fibres (fibres.h), without a GPU: dispatch, general and
+ * lean, and combine, in random cases of dev/cuda_try_check.h and of
+ * fibre_combine.h against the oracle. For more:
  *
  *	TEST_SEED=S test_cuda_fibres CASES [RANKS]
  */
@@ -14,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "fibre_combine.h"
 #include "fibres.h"
 #include "ranks.h"
 
@@ -28,6 +30,7 @@ static struct try_check run_of(bool lean)
 {
 	struct try_check run = {
 		.kernels = {.dispatch = &ferry_cuda_dispatch_lines,
+	                    .combine = &ferry_cuda_combine_lines,
 	                    .path = FERRY_PATH_LINES},
 		/* A batch with them meets the race of dev/cuda-lines.md. */
 		.no_bad_ids = true,
@@ -70,6 +73,7 @@ static void test_known(void **state)
 	struct try_check run = run_of(true);
 
 	(void)state;
+	run.kernels.combine = NULL;
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
 		for (uint64_t draws = 1; draws <= 2; draws++)
 			try_case(&run, 2, known[i], draws, CTAS_MOST);
@@ -103,6 +107,35 @@ static void test_lines(void **state)
 	try_seeds(&run);
 }
 
+static void assert_sums(const struct combine_tries *tries)
+{
+	printf("%d sums, %d wrong\n", tries->n_sums, tries->n_wrong);
+	assert_int_equal(tries->n_wrong, 0);
+	assert_true(tries->n_sums > 0);
+}
+
+/* All ways. With 2 ranks a token has one sender; some have 4. */
+static void test_ways(void **state)
+{
+	struct combine_tries tries = {0, 0};
+
+	(void)state;
+	for (int way = 0; way < COMBINE_WAYS; way++)
+		combine_try(&tries, way, 1 + (uint64_t)way,
+		            way % 5 == 4 ? 4 : 2);
+	assert_sums(&tries);
+}
+
+static void test_random_ways(void **state)
+{
+	struct combine_tries tries = {0, 0};
+
+	(void)state;
+	for (uint64_t s = seed; s < seed + 4 * (uint64_t)n_cases; s++)
+		combine_try(&tries, (int)(s % COMBINE_WAYS), s, n_ranks);
+	assert_sums(&tries);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -110,6 +143,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_lean),
 		cmocka_unit_test(test_mixed),
 		cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_ways),
+		cmocka_unit_test(test_random_ways),
 	};
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
