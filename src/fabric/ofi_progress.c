@@ -496,9 +496,10 @@ bool ferry_ofi_drive(struct ofi_mem *m)
 }
 
 /*
- * One look may find nothing and there is something: when a connection ends,
- * tcp;ofi_rxm (1.17) gets back its receives, 128 unless told otherwise, and
- * drops one of them in each call, before what arrived over others.
+ * One look may find nothing and there is something. Where receives are not
+ * shared (FI_OFI_RXM_USE_SRX=0), tcp;ofi_rxm (1.17) gets those of a connection
+ * back when it ends, 128, and drops one in each look, before what arrived over
+ * other connections.
  */
 void ferry_ofi_drain(struct ofi_mem *m)
 {
