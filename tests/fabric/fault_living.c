@@ -6,7 +6,6 @@
 #include "fault_rounds.h"
 
 enum {
-	DEATH_MS = 1000,
 	SLOW_MS = 800, /* a timeout with the longest grace */
 	GRACE_MS = 200,
 	SLOWER_MS = 350,
@@ -55,7 +54,7 @@ static void cut(struct rank *rank)
 	int64_t took_ms;
 	const enum ferry_status status = fault_rounds(rank, s, 1000, &took_ms);
 
-	RANKS_CHECK(took_ms < DEATH_MS);
+	RANKS_CHECK(took_ms < FAULT_AT_ONCE_MS);
 	fault_expect_failure(rank, s, status, FERRY_PEER, -1);
 	ranks_meet(0, rank->n_ranks);
 	for (int32_t r = 0; r < rank->n_ranks; r++) {
@@ -82,7 +81,7 @@ static void cut_alone(struct rank *rank)
 	int64_t took_ms;
 	const enum ferry_status status = fault_rounds(rank, s, 1000, &took_ms);
 
-	RANKS_CHECK(took_ms < DEATH_MS);
+	RANKS_CHECK(took_ms < FAULT_AT_ONCE_MS);
 	fault_expect_failure(rank, s, status, FERRY_PEER, -1);
 	RANKS_TEXT(ferry_last_error(), ": the connection between rank 0 and "
 	                               "rank 1 broke: cut by FERRY_FAULT");
