@@ -17,6 +17,20 @@
 #include "fabrics.h"
 #include "ranks_inner.h"
 
+#ifdef __SANITIZE_THREAD__
+/*
+ * libfabric is not built for ThreadSanitizer: of what its own thread and a
+ * caller do under its locks, not all is seen.
+ */
+const char *__tsan_default_suppressions(void);
+
+__attribute__((visibility("default"))) const char *
+__tsan_default_suppressions(void)
+{
+	return "race:libfabric.so\n";
+}
+#endif
+
 static void *map_shared(size_t bytes)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
