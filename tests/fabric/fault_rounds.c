@@ -7,8 +7,6 @@
 
 #include "core/clock.h"
 
-enum { LONG_MS = 20000 };
-
 int32_t fault_n_gpus;
 
 void fault_run(const struct fault_setting *setting, struct ranks how,
@@ -25,7 +23,7 @@ void fault_run(const struct fault_setting *setting, struct ranks how,
 	how.n_gpus = fault_n_gpus;
 	how.shared_bytes = sizeof(struct fault_board);
 	if (!how.timeout_ms)
-		how.timeout_ms = LONG_MS;
+		how.timeout_ms = FAULT_LONG_MS;
 	fault_place(&how);
 	ranks_run(&how, body);
 }

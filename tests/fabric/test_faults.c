@@ -21,7 +21,6 @@
 #include "runs.h"
 
 enum {
-	LONG_MS = 20000, /* a timeout that must not be needed */
 	SHORT_MS = 600,
 	SLACK_MS = 1000, /* of a busy machine */
 	GRACE_NS = 200000000,
@@ -69,7 +68,7 @@ static void dies_before_open(struct rank *rank)
 static void test_dies_before_open(void **state)
 {
 	const struct ranks how = {.n_ranks = 3,
-	                          .open_timeout_ms = LONG_MS,
+	                          .open_timeout_ms = FAULT_LONG_MS,
 	                          .killed = RANKS_BIT(1)};
 
 	fault_run(*state, how, "", dies_before_open);
@@ -370,7 +369,7 @@ static void late(struct rank *rank)
 		RANKS_EQ(board->roots[rank->rank], board->roots[0]);
 		/* Rank 0's word may be late, too, where nobody elects. */
 		RANKS_CHECK(board->roots[0] == 0 || board->roots[0] == 2 ||
-		            how->in_turns);
+		            (how->in_turns && board->roots[0] == 1));
 		RANKS_OK(ferry_world_barrier(rank->world));
 	}
 }
