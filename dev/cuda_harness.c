@@ -86,8 +86,13 @@ static void make_channel(struct harness *h, int32_t rank)
 	memset(h->host[rank], 0, sizeof(*h->host[rank]));
 	CU(cudaHostGetDevicePointer((void **)&c->host, h->host[rank], 0));
 	c->timeout_ns = 2000000000u;
-	c->early = h->kernels.early && h->n_ranks <= h->n_gpus;
-	CU(cudaStreamCreateWithFlags(&h->stream[rank], cudaStreamNonBlocking));
+	c->early = h->kernels.early &&
+	           (h->kernels.in_turn || h->n_ranks <= h->n_gpus);
+	if (h->kernels.in_turn && rank > 0)
+		h->stream[rank] = h->stream[0];
+	else
+		CU(cudaStreamCreateWithFlags(&h->stream[rank],
+		                             cudaStreamNonBlocking));
 }
 
 static void share_windows(struct harness *h)
@@ -135,7 +140,9 @@ static void make_op(struct harness *h, int32_t rank, int32_t slot,
 
 static void load_kernels(struct harness *h)
 {
-	const int32_t per_gpu = (h->n_ranks + h->n_gpus - 1) / h->n_gpus;
+	const int32_t per_gpu =
+		h->kernels.in_turn ? 1
+				   : (h->n_ranks + h->n_gpus - 1) / h->n_gpus;
 	int32_t fit_ctas = 1;
 
 	for (int32_t r = 0; r < h->n_ranks; r++) {
@@ -235,6 +242,8 @@ struct harness *harness_open(const struct ferry_moe_config *config,
 	h->n_gpus = harness_n_gpus();
 	if (h->n_gpus > h->n_ranks)
 		h->n_gpus = h->n_ranks;
+	if (h->n_gpus && kernels->in_turn)
+		h->n_gpus = 1;
 	if (!h->n_gpus) {
 		printf("harness: no GPU\n");
 		exit(77);
@@ -287,7 +296,8 @@ void harness_close(struct harness *h)
 		harness_on(h, r);
 		for (int32_t s = 0; s < h->shape[r].n_slots; s++)
 			ferry_cuda_op_destroy(&h->op[r][s], h->stream[r]);
-		CU(cudaStreamDestroy(h->stream[r]));
+		if (r == 0 || !h->kernels.in_turn)
+			CU(cudaStreamDestroy(h->stream[r]));
 		CU(cudaFreeHost(h->host[r]));
 		ferry_shape_destroy(&h->shape[r]);
 	}

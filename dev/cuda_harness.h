@@ -28,6 +28,7 @@ struct harness_kernels {
 	enum ferry_path path;
 	int32_t ctas; /* 0: all that fit, shared by the ranks of a GPU */
 	bool early;   /* launches may overlap, where a GPU has one rank */
+	bool in_turn; /* one GPU and one stream: rank after rank has it all */
 };
 
 /* An array in device memory, poisoned, and where the host compares it. */
@@ -120,6 +121,15 @@ int harness_check_combine(struct harness *h, int32_t slot);
 double harness_time(struct harness *h,
                     void (*body)(struct harness *h, void *arg, int32_t rank),
                     void *arg, int32_t n, int32_t replays, double *p99);
+/*
+ * What recv takes when all has arrived: of ranks in turn, n times all sends,
+ * 20 us of other work, and each rank's recv between two events; p50 of the mean
+ * of n in us, the slowest rank, less two events with nothing in between.
+ */
+double harness_time_recv(struct harness *h,
+                         void (*body)(struct harness *h, void *arg,
+                                      int32_t rank),
+                         int32_t slot, int32_t n, int32_t replays);
 /* Bodies: one rank's launch. arg: a struct harness_launch. */
 struct harness_launch {
 	int32_t slot, parts;

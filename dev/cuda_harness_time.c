@@ -90,6 +90,108 @@ double harness_time(struct harness *h,
 	return p50;
 }
 
+/* Of ranks in turn; [n][n_ranks] begin and end of each recv. */
+static cudaGraphExec_t
+record_recv(struct harness *h,
+            void (*body)(struct harness *h, void *arg, int32_t rank),
+            int32_t slot, int32_t n, cudaEvent_t (*events)[2])
+{
+	struct CUstream_st *s = h->stream[0];
+	struct harness_launch l = {slot, FERRY_CUDA_SEND};
+	cudaGraphExec_t exec;
+	cudaGraph_t graph;
+
+	CU(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+	for (int32_t i = 0; i < n; i++) {
+		l.parts = FERRY_CUDA_SEND;
+		for (int32_t r = 0; body && r < h->n_ranks; r++)
+			body(h, &l, r);
+		l.parts = FERRY_CUDA_RECV;
+		for (int32_t r = 0; r < h->n_ranks; r++) {
+			cudaEvent_t *e = events[i * h->n_ranks + r];
+
+			harness_spin(h, r, 20000);
+			CU(cudaEventRecordWithFlags(e[0], s,
+			                            cudaEventRecordExternal));
+			if (body)
+				body(h, &l, r);
+			CU(cudaEventRecordWithFlags(e[1], s,
+			                            cudaEventRecordExternal));
+		}
+	}
+	CU(cudaStreamEndCapture(s, &graph));
+	CU(cudaGraphInstantiate(&exec, graph, 0));
+	CU(cudaGraphUpload(exec, s));
+	CU(cudaGraphDestroy(graph));
+	return exec;
+}
+
+static double replay_recv(struct harness *h, cudaGraphExec_t exec, int32_t n,
+                          cudaEvent_t (*events)[2])
+{
+	double slowest = 0;
+
+	CU(cudaGraphLaunch(exec, h->stream[0]));
+	harness_sync(h);
+	for (int32_t r = 0; r < h->n_ranks; r++) {
+		double sum = 0;
+
+		for (int32_t i = 0; i < n; i++) {
+			cudaEvent_t *e = events[i * h->n_ranks + r];
+			float ms;
+
+			CU(cudaEventElapsedTime(&ms, e[0], e[1]));
+			sum += (double)ms * 1e3 / n;
+		}
+		slowest = sum > slowest ? sum : slowest;
+	}
+	return slowest;
+}
+
+/* body NULL: only the events. */
+static double median_recv(struct harness *h,
+                          void (*body)(struct harness *h, void *arg,
+                                       int32_t rank),
+                          int32_t slot, int32_t n, int32_t replays)
+{
+	const size_t n_events = (size_t)n * (size_t)h->n_ranks;
+	cudaEvent_t(*events)[2] = calloc(n_events, sizeof(*events));
+	double *us = calloc((size_t)replays, sizeof(*us));
+
+	for (size_t i = 0; i < n_events; i++) {
+		CU(cudaEventCreate(&events[i][0]));
+		CU(cudaEventCreate(&events[i][1]));
+	}
+	const cudaGraphExec_t exec = record_recv(h, body, slot, n, events);
+
+	for (int32_t i = -3; i < replays; i++) {
+		const double one = replay_recv(h, exec, n, events);
+
+		if (i >= 0)
+			us[i] = one;
+	}
+	qsort(us, (size_t)replays, sizeof(*us), by_value);
+	const double p50 = us[replays / 2];
+
+	CU(cudaGraphExecDestroy(exec));
+	for (size_t i = 0; i < n_events; i++) {
+		CU(cudaEventDestroy(events[i][0]));
+		CU(cudaEventDestroy(events[i][1]));
+	}
+	free(events);
+	free(us);
+	return p50;
+}
+
+double harness_time_recv(struct harness *h,
+                         void (*body)(struct harness *h, void *arg,
+                                      int32_t rank),
+                         int32_t slot, int32_t n, int32_t replays)
+{
+	return median_recv(h, body, slot, n, replays) -
+	       median_recv(h, NULL, slot, n, replays);
+}
+
 void harness_spin(struct harness *h, int32_t rank, uint32_t ns)
 {
 	harness_on(h, rank);

@@ -4,6 +4,8 @@
  *
  *	cuda_try check KERNEL RANKS SEED CASES [combine]   against the oracle
  *	cuda_try time  KERNEL [TOKENS...]                  chains in graphs
+ *	cuda_try recv  KERNEL [TOKENS...]   recv alone, when all has arrived: two
+ *	                                    ranks that have one GPU in turn
  *
  * KERNEL is lines or chunks, a rung of cuda_rungs.h, or lean, for which cases
  * are made such that it takes them; with combine, every third launch is of
@@ -115,8 +117,24 @@ static int time_figure(const struct harness_kernels *kernels,
 		                                 .n_tokens = n_tokens};
 	h->form.leave = ~(1u << 1 | 1u << 2 | 1u << 3 | 1u << 8);
 	harness_batch(h, 0, specs);
-	harness_dispatch(h, 0, l.parts);
+	if (kernels->in_turn) {
+		harness_dispatch(h, 0, FERRY_CUDA_SEND);
+		harness_dispatch(h, 0, FERRY_CUDA_RECV);
+	} else {
+		harness_dispatch(h, 0, l.parts);
+	}
 	const int wrong = harness_check_dispatch(h, 0);
+
+	if (kernels->in_turn) {
+		const double recv =
+			harness_time_recv(h, harness_dispatch_rank, 0, 20, 51);
+
+		print_marks(h);
+		printf("%-22s %5d tokens: recv %7.2f us, %d wrong\n", f->name,
+		       n_tokens, recv, wrong);
+		harness_close(h);
+		return wrong;
+	}
 	const double p50 =
 		harness_time(h, harness_dispatch_rank, &l, 50, 101, &p99);
 	const double both =
@@ -150,12 +168,13 @@ int main(int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc < 3 || !rungs_find(lean ? "lines" : argv[2], &run.kernels)) {
-		printf("cuda_try check|time KERNEL ...: see cuda_try.c\n");
+		printf("cuda_try check|time|recv KERNEL ...: see cuda_try.c\n");
 		return 2;
 	}
 	if (lean)
 		try_check_lean(&run);
-	if (strcmp(argv[1], "time") == 0)
+	run.kernels.in_turn = strcmp(argv[1], "recv") == 0;
+	if (strcmp(argv[1], "time") == 0 || run.kernels.in_turn)
 		return times(&run.kernels, argc - 3, argv + 3);
 	if (strcmp(argv[1], "check") == 0 && argc > 5)
 		return check(&run, argc - 3, argv + 3);

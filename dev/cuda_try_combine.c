@@ -5,6 +5,8 @@
  *
  *	cuda_try_combine check PATH RANKS SEED CASES [CTAS]
  *	cuda_try_combine time|cold PATH CTAS TOKENS...
+ *	cuda_try_combine recv PATH CTAS TOKENS...     recv alone, when all has
+ *	            arrived: two ranks that have one GPU in turn
  *
  * PATH is lines or chunks. Few CTAS (6): small cases are many tokens to them.
  * cold: twice the rows in turn, so that they come from memory, as behind
@@ -308,6 +310,16 @@ static void split_pair(struct harness *h, void *arg, int32_t rank)
 	}
 }
 
+/* Of ranks in turn: what dispatch leaves, and a phase. */
+static void one_phase(struct harness *h, void *arg, int32_t rank)
+{
+	const struct harness_launch *l = arg;
+
+	if (l->parts == FERRY_CUDA_SEND)
+		bump(h, l->slot, rank);
+	harness_combine_rank(h, arg, rank);
+}
+
 /* Rows for times only: the oracle's experts are slow. */
 static void answer_anything(struct harness *h, int32_t rank, int32_t slot)
 {
@@ -366,13 +378,21 @@ static void time_figure(const struct harness_kernels *kernels,
 		harness_batch(h, slot, specs);
 		pretend_dispatch(h, slot);
 		if (n_tokens <= 128) {
-			answer_and_launch(h, slot, true);
+			answer_and_launch(h, slot, !kernels->in_turn);
 			wrong += harness_check_combine(h, slot);
 			continue;
 		}
 		for (int r = 0; r < 2; r++)
 			answer_anything(h, r, slot);
-		harness_combine(h, slot, BOTH);
+		if (!kernels->in_turn)
+			harness_combine(h, slot, BOTH);
+	}
+	if (kernels->in_turn) {
+		printf("%-16s %5d tokens, %3d ctas: recv %7.2f us; %d wrong\n",
+		       f->name, n_tokens, h->ctas,
+		       harness_time_recv(h, one_phase, 0, 20, 51), wrong);
+		harness_close(h);
+		return;
 	}
 	const int32_t n = n_tokens > 512 ? 5 : 50 / n_slots;
 	const double base =
@@ -418,6 +438,9 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(argv[1], "cold") == 0)
 		n_slots = 4;
+	kernels.in_turn = strcmp(argv[1], "recv") == 0;
+	if (kernels.in_turn)
+		n_slots = 1;
 	kernels.ctas = atoi(argv[3]);
 	for (int i = 4; i < argc; i++)
 		for (size_t f = 0; f < 3; f++)
