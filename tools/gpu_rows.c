@@ -43,8 +43,8 @@ struct target {
 	double us;
 };
 
-/* Two H200s, 2 ranks, hidden 7168, top-8 of 256. */
-static const struct target targets[] = {
+/* H200s, a rank each, hidden 7168, top-8 of 256: two of them, */
+static const struct target targets_of_2[] = {
 	{1, BENCH_DISPATCH, FP8_ROWS, EXPERT_MAJOR, -1, 0, 0, 5.5},
 	{1, BENCH_COMBINE, ANY_ROWS, EXPERT_MAJOR, FERRY_REDUCED, 0, 0, 6},
 	{128, BENCH_DISPATCH, FP8_ROWS, EXPERT_MAJOR, -1, 0, 0, 9.5},
@@ -70,6 +70,18 @@ static const struct target targets[] = {
 	{128, BENCH_DISPATCH, BF16_ROWS, EXPERT_MAJOR, -1, 0, 20, 9},
 	{128, BENCH_COMBINE, ANY_ROWS, ANYWHERE, FERRY_REDUCED, 0, 20, 3},
 	{128, BENCH_COMBINE, ANY_ROWS, ANYWHERE, FERRY_EXACT, 0, 20, 7},
+	{0},
+};
+
+/* and eight. */
+static const struct target targets_of_8[] = {
+	{1, BENCH_DISPATCH, FP8_ROWS, EXPERT_MAJOR, -1, 0, 0, 9},
+	{1, BENCH_COMBINE, ANY_ROWS, EXPERT_MAJOR, FERRY_REDUCED, 0, 0, 9},
+	{128, BENCH_DISPATCH, FP8_ROWS, EXPERT_MAJOR, -1, 0, 0, 20},
+	{128, BENCH_COMBINE, ANY_ROWS, EXPERT_MAJOR, FERRY_REDUCED, 0, 0, 32},
+	{4096, BENCH_DISPATCH, FP8_ROWS, TOKENS, -1, 32, 0, 450},
+	{4096, BENCH_COMBINE, ANY_ROWS, TOKENS, FERRY_REDUCED, 32, 0, 875},
+	{0},
 };
 
 static bool target_fits(const struct target *t, const struct gpu_row *row)
@@ -88,13 +100,16 @@ static bool target_fits(const struct target *t, const struct gpu_row *row)
 static void set_targets(struct gpu_row *row)
 {
 	const struct bench_case *c = &row->shape;
+	const struct target *t = c->n_ranks == 2   ? targets_of_2
+	                         : c->n_ranks == 8 ? targets_of_8
+	                                           : NULL;
 
-	if (row->impl != GPU_FERRY || c->n_ranks != 2 || c->hidden != 7168 ||
-	    c->topk != 8 || c->experts != 256 || c->routing != BENCH_UNIFORM)
+	if (!t || row->impl != GPU_FERRY || c->hidden != 7168 || c->topk != 8 ||
+	    c->experts != 256 || c->routing != BENCH_UNIFORM)
 		return;
-	for (size_t i = 0; i < sizeof(targets) / sizeof(*targets); i++)
-		if (target_fits(&targets[i], row))
-			row->target_us[targets[i].phase] = targets[i].us;
+	for (; t->tokens; t++)
+		if (target_fits(t, row))
+			row->target_us[t->phase] = t->us;
 }
 
 bool gpu_row_is_dense(const struct gpu_row *row)

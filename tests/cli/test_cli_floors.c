@@ -121,10 +121,10 @@ static void test_the_larger_floor_counts(void **state)
 }
 
 static void make_rows(struct gpu_bench *b, struct bench_run *run,
-                      struct bench_options *o, int figures)
+                      struct bench_options *o, int figures, int64_t n_ranks)
 {
 	*o = (struct bench_options){
-		.ranks = 2,
+		.ranks = n_ranks,
 		.tokens = {1, {128}},
 		.hidden = 7168,
 		.topk = 8,
@@ -134,8 +134,9 @@ static void make_rows(struct gpu_bench *b, struct bench_run *run,
 		.figures = figures,
 	};
 	*run = (struct bench_run){.options = o};
-	*b = (struct gpu_bench){
-		.run = run, .n_rounds = 1, .facts = {.n_devices = 2}};
+	*b = (struct gpu_bench){.run = run,
+	                        .n_rounds = 1,
+	                        .facts = {.n_devices = (int32_t)n_ranks}};
 	gpu_rows_make(b);
 }
 
@@ -163,7 +164,7 @@ static void test_figures_have_their_targets(void **state)
 	struct gpu_bench b;
 
 	(void)state;
-	make_rows(&b, &run, &o, BENCH_FIGURES_TARGETS);
+	make_rows(&b, &run, &o, BENCH_FIGURES_TARGETS, 2);
 	assert_float_equal(target(&b, 1, true, FERRY_EXPERT_PACKED, 0, 0, 0),
 	                   5.5, 1e-9);
 	assert_float_equal(target(&b, 128, true, FERRY_EXPERT_PADDED, 0, 0, 0),
@@ -181,6 +182,30 @@ static void test_figures_have_their_targets(void **state)
 	gpu_rows_free(&b);
 }
 
+/* Of eight ranks, too, and of no other number. */
+static void test_targets_go_by_ranks(void **state)
+{
+	struct bench_options o;
+	struct bench_run run;
+	struct gpu_bench b;
+
+	(void)state;
+	make_rows(&b, &run, &o, BENCH_FIGURES_TARGETS, 8);
+	assert_float_equal(target(&b, 128, true, FERRY_EXPERT_PACKED, 0, 0, 0),
+	                   20, 1e-9);
+	assert_float_equal(target(&b, 128, false, FERRY_EXPERT_PACKED, 1, 0, 0),
+	                   32, 1e-9);
+	assert_float_equal(target(&b, 4096, true, FERRY_TOKEN, 0, 32, 0), 450,
+	                   1e-9);
+	assert_float_equal(target(&b, 4096, false, FERRY_TOKEN, 1, 32, 0), 875,
+	                   1e-9);
+	gpu_rows_free(&b);
+	make_rows(&b, &run, &o, BENCH_FIGURES_ALL, 4);
+	for (int i = 0; i < b.n_rows; i++)
+		assert_false(gpu_row_has_target(&b.rows[i]));
+	gpu_rows_free(&b);
+}
+
 static void test_rows_of_figures_and_options(void **state)
 {
 	struct bench_options o;
@@ -189,7 +214,7 @@ static void test_rows_of_figures_and_options(void **state)
 	int n_dense = 0;
 
 	(void)state;
-	make_rows(&b, &run, &o, BENCH_FIGURES_ALL);
+	make_rows(&b, &run, &o, BENCH_FIGURES_ALL, 2);
 	for (int i = 0; i < b.n_rows; i++) {
 		assert_in_range(b.rows[i].chain, 1, 48);
 		assert_true(b.rows[i].bytes.wire[BENCH_PAIR] > 0);
@@ -198,7 +223,7 @@ static void test_rows_of_figures_and_options(void **state)
 	assert_in_range(b.n_rows, 100, 200);
 	assert_true(n_dense > 4);
 	gpu_rows_free(&b);
-	make_rows(&b, &run, &o, BENCH_FIGURES_NONE);
+	make_rows(&b, &run, &o, BENCH_FIGURES_NONE, 2);
 	assert_int_equal(b.n_rows, 3); /* Ferry, an exchange, a dense one */
 	assert_true(b.rows[2].bytes.wire[0] > 10 * b.rows[1].bytes.wire[0]);
 	gpu_rows_free(&b);
@@ -234,6 +259,7 @@ int main(void)
 		cmocka_unit_test(test_the_larger_floor_counts),
 		cmocka_unit_test(test_shares_add_up),
 		cmocka_unit_test(test_figures_have_their_targets),
+		cmocka_unit_test(test_targets_go_by_ranks),
 		cmocka_unit_test(test_rows_of_figures_and_options),
 	};
 
