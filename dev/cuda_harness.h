@@ -60,6 +60,7 @@ struct harness_form {
 	enum ferry_combine_layout from;
 	bool residual;
 	enum oracle_values values;
+	int32_t miscount; /* rank + 1 whose count in memory is too large */
 };
 
 struct harness {

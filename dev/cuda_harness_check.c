@@ -92,18 +92,21 @@ static void fill_in(struct harness *h, int32_t rank, struct harness_op *op)
 	const struct ferry_shape *s = &h->shape[rank];
 	struct traffic_batch *b = &op->batch;
 	struct ferry_dispatch_in *in = &op->in;
+	const int32_t too_many = s->max_tokens + 1;
 
 	upload(h, rank, &op->input[0], b->x, b->x_bytes);
 	upload(h, rank, &op->input[1], b->scales, b->scales_bytes);
 	upload(h, rank, &op->input[2], b->ids, b->ids_bytes);
 	upload(h, rank, &op->input[3], b->weights, b->weights_bytes);
-	upload(h, rank, &op->input[4], &b->n_tokens, sizeof(b->n_tokens));
+	upload(h, rank, &op->input[4],
+	       h->form.miscount == rank + 1 ? &too_many : &b->n_tokens,
+	       sizeof(b->n_tokens));
 	*in = b->in;
 	in->x = op->input[0].device;
 	in->scales = op->input[1].device;
 	in->topk_ids = op->input[2].device;
 	in->topk_weights = (const float *)(const void *)op->input[3].device;
-	if (in->n_tokens_ptr)
+	if (in->n_tokens_ptr || h->form.miscount == rank + 1)
 		in->n_tokens_ptr =
 			(const int32_t *)(const void *)op->input[4].device;
 	if (!in->hidden)
@@ -401,9 +404,13 @@ int harness_check_dispatch(struct harness *h, int32_t slot)
 	struct ferry_dispatch_in in[HARNESS_RANKS];
 	struct oracle *oracle = make_oracle(h, slot, in);
 	int32_t root = -1;
-	const enum ferry_status status = oracle_status(oracle, &root);
+	enum ferry_status status = oracle_status(oracle, &root);
 	int wrong = 0;
 
+	if (h->form.miscount) {
+		status = FERRY_RANGE;
+		root = h->form.miscount - 1;
+	}
 	harness_sync(h);
 	for (int32_t r = 0; r < h->n_ranks; r++) {
 		if (status != FERRY_OK) {

@@ -2,14 +2,16 @@
 /*
  * Tries the kernels of one path without an engine:
  *
- *	cuda_try check KERNEL RANKS SEED CASES [combine]   against the oracle
+ *	cuda_try check KERNEL RANKS SEED CASES [combine|refused]
+ *	                                    against the oracle
  *	cuda_try time  KERNEL [TOKENS...]                  chains in graphs
  *	cuda_try recv  KERNEL [TOKENS...]   recv alone, when all has arrived: two
  *	                                    ranks that have one GPU in turn
  *
  * KERNEL is lines or chunks, a rung of cuda_rungs.h, or lean, for which cases
  * are made such that it takes them; with combine, every third launch is of
- * lines instead, also of a send alone. Prints what it tries; exit 1 where bits
+ * lines instead, also of a send alone. Refused: the first batch of a case that
+ * is not empty has ids or a count out of range. Prints what it tries; exit 1 where bits
  * differ.
  */
 #include <stdio.h>
@@ -28,6 +30,7 @@ static int check(struct try_check *run, int argc, char **argv)
 	const uint64_t seed = strtoull(argv[1], NULL, 0);
 	const int n_cases = atoi(argv[2]);
 
+	run->refused = argc > 3 && !strcmp(argv[3], "refused");
 	run->mixed = run->lean && argc > 3;
 	if (argc <= 3)
 		run->kernels.combine = NULL;

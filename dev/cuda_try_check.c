@@ -117,6 +117,14 @@ static bool both_parts(struct try_check *run, struct harness *h, int32_t slot,
 	return wrong == 0;
 }
 
+/* Rank + 1 whose count is refused, where cases are to be; 0: ids are. */
+static int32_t miscounts(const struct random_case *c)
+{
+	const uint64_t n = (uint64_t)c->config.n_ranks;
+
+	return c->seed % 3 ? 0 : 1 + (int32_t)(c->seed / 3 % n);
+}
+
 static bool step(struct try_check *run, struct harness *h,
                  const struct random_case *c, int32_t i)
 {
@@ -127,8 +135,8 @@ static bool step(struct try_check *run, struct harness *h,
 	random_case_step(c, i, 0, &s, &combine);
 	if (run->lean)
 		step_lean(&s, &c->config);
-	if (run->no_bad_ids && c->config.bad_id == FERRY_BAD_ID_ERROR)
-		s.spec.bad_percent = 0;
+	if (run->refused)
+		s.spec.bad_percent = miscounts(c) ? 0 : 30;
 	try_check_specs(c, &s, specs);
 	for (int32_t r = 0; run->lean && r < c->config.n_ranks; r++)
 		specs[r].slack = specs[r].slack / 3 * 16;
@@ -139,6 +147,7 @@ static bool step(struct try_check *run, struct harness *h,
 		.from = s.from,
 		.residual = s.residual != DRIVE_NO_RESIDUAL,
 		.values = s.values,
+		.miscount = run->refused ? miscounts(c) : 0,
 	};
 	const int32_t slot = i % h->shape[0].n_slots;
 
@@ -166,6 +175,8 @@ void try_check_case(struct try_check *run, uint64_t seed, int32_t n_ranks)
 	c.config.n_ranks = n_ranks;
 	if (run->lean)
 		make_lean(&c);
+	if (run->refused)
+		c.config.bad_id = FERRY_BAD_ID_ERROR;
 	const char *why = harness_refusal(&c.config, &run->kernels);
 
 	if (why) {

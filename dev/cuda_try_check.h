@@ -13,9 +13,9 @@ struct random_case;
 
 struct try_check {
 	struct harness_kernels kernels; /* no combine kernel: none is tried */
-	bool lean;  /* cases are made such that the lean kernel takes them */
-	bool mixed; /* every third launch is of lines instead */
-	bool no_bad_ids;                        /* none that must be refused */
+	bool lean;    /* cases are made such that the lean kernel takes them */
+	bool mixed;   /* every third launch is of lines instead */
+	bool refused; /* every batch has ids, or a count, out of range */
 	int n_wrong, n_failed, n_steps, n_lean; /* so far */
 };
 

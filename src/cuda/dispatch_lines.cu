@@ -97,6 +97,7 @@ static __device__ __forceinline__ void clear_shared(const struct lines *l)
 {
 	if (l->thread == 0) {
 		l->shared->bad = LINES_NOTHING;
+		l->shared->malformed = LINES_NOTHING;
 		l->shared->refusal = LINES_NOTHING;
 		l->shared->bad_rank = LINES_NOTHING;
 		l->shared->content_hash = 0;
@@ -261,13 +262,17 @@ static __device__ inline bool await_flags(const struct lines *l, uint32_t n)
 	return true;
 }
 
-/* Publishes what there is to refuse, if anything. By a whole block. */
-static __device__ __forceinline__ bool refuses(const struct lines *l)
+/*
+ * Publishes a reason, if there is one. By a whole block, behind a barrier of
+ * who wrote the word, which nobody writes again.
+ */
+static __device__ __forceinline__ bool refuses(const struct lines *l,
+                                               const uint32_t *reason)
 {
-	if (l->shared->refusal == LINES_NOTHING)
+	if (*reason == LINES_NOTHING)
 		return false;
 	if (l->thread == 0)
-		refuse_tables(l->a, l->shared, l->smem);
+		refuse_tables(l->a, l->shared, l->smem, *reason);
 	return true;
 }
 
@@ -285,7 +290,8 @@ static __device__ inline bool work_units(const struct lines *l, bool is_staged)
 		const uint32_t n_now = min_u32(most, n - first);
 
 		take_units(l, &work, first, n_now);
-		if (__syncthreads_or(!place_units(l, n_now)) || refuses(l))
+		if (__syncthreads_or(!place_units(l, n_now)) ||
+		    refuses(l, &l->shared->refusal))
 			return false;
 		store_places(l, n_now);
 		if (l->ch->row_lines &&
@@ -334,7 +340,8 @@ static __device__ inline bool receive(const struct lines *l, bool is_staged,
 	for (uint32_t s = l->thread;
 	     totals && s < (uint32_t)l->ch->n_expert_slots; s += LINES_THREADS)
 		lines_totals(l)[s] = 0;
-	if (__syncthreads_or(!receive_tables(l, likely)) || refuses(l))
+	if (__syncthreads_or(!receive_tables(l, likely)) ||
+	    refuses(l, &l->shared->malformed))
 		return false;
 	/* While others place; what it finds is looked at behind a barrier. */
 	if (l->warp == LINES_WARPS - 1)
@@ -344,7 +351,8 @@ static __device__ inline bool receive(const struct lines *l, bool is_staged,
 		__syncthreads();
 		sum_totals(l);
 	}
-	if (blockIdx.x == 0 && (refuses(l) || !tell_counts(l)))
+	if (blockIdx.x == 0 &&
+	    (refuses(l, &l->shared->refusal) || !tell_counts(l)))
 		return false;
 	if (l->worker >= 0 && !work_units(l, is_staged))
 		return false;

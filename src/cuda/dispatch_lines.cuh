@@ -106,7 +106,9 @@ struct lines_shared {
 	uint32_t served[LINES_BUFFERS][4]; /* ranks that serve the token whose
 	                                    * row is there, as bits */
 	uint32_t bad;                      /* first entry whose id is bad */
-	uint32_t refusal;  /* first reason to refuse the tables, in order */
+	/* First reasons to refuse the tables, in order: their forms, and what
+	 * one warp finds behind the barrier at which all look at that. */
+	uint32_t malformed, refusal;
 	uint32_t bad_rank; /* lowest one without room */
 	uint32_t n_rows, n_wanted;
 	/* Of each table that has begun to arrive: its lines that are received

@@ -71,7 +71,8 @@ static __device__ __forceinline__ void keep_entries(const struct lines *l,
 
 			if (exists && (slot < FERRY_NO_SLOT ||
 			               slot >= ch->n_expert_slots))
-				atomicMin(&l->shared->refusal, (uint32_t)rank);
+				atomicMin(&l->shared->malformed,
+				          (uint32_t)rank);
 			pair |= (uint32_t)(uint16_t)(exists && slot >= 0 &&
 			                                             slot < ch->n_expert_slots
 			                                     ? slot
@@ -104,7 +105,7 @@ keep_head(const struct lines *l, int32_t rank, uint64_t a, uint64_t b)
 	if (l->team_lane)
 		return;
 	if (!size.is_good || a != l->epoch)
-		atomicMin(&l->shared->refusal, (uint32_t)rank);
+		atomicMin(&l->shared->malformed, (uint32_t)rank);
 	atomicExch((unsigned long long *)&l->shared->tables[rank],
 	           (unsigned long long)size.n << 32 | size.n_lines);
 }
@@ -226,8 +227,9 @@ static __device__ __forceinline__ bool mates_differ(const struct ferry_table *a,
 }
 
 /*
- * What there is to refuse, by one warp. The order is: all tables' forms, all
- * marks, then hidden, placement and mates of each rank in turn.
+ * What there is to refuse of tables that are well formed, by one warp. The
+ * order is: all tables' forms, all marks, then hidden, placement and mates of
+ * each rank in turn.
  */
 static __device__ inline void check_tables(const struct lines *l)
 {
@@ -256,7 +258,7 @@ static __device__ inline void check_tables(const struct lines *l)
 	}
 	first = __reduce_min_sync(0xffffffffu, first);
 	if (l->lane == 0)
-		atomicMin(&l->shared->refusal, first);
+		l->shared->refusal = first;
 }
 
 static __device__ inline void refuse_mark(const struct ferry_table *t,
@@ -304,14 +306,14 @@ static __device__ inline void refuse_form(const struct lines *l,
 	r->value = ch->n_expert_slots; /* or beyond */
 }
 
-/* Publishes a reason that check_tables has found. */
+/* Publishes a reason: of a form, or what check_tables has found. */
 static __device__ __noinline__ void refuse_tables(const struct lines_args *a,
                                                   struct lines_shared *shared,
-                                                  unsigned char *smem)
+                                                  unsigned char *smem,
+                                                  uint32_t reason)
 {
 	const struct lines block = lines_begin(a, shared, smem, shared->epoch);
 	const struct lines *l = &block;
-	const uint32_t reason = shared->refusal;
 	const struct ferry_cuda_channel *ch = l->ch;
 	const uint32_t n = (uint32_t)ch->n_ranks;
 	const struct wait w =

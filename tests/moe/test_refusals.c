@@ -16,6 +16,8 @@
 #include "broken.h"
 #include "run_args.h"
 
+enum { OFTEN = 40 };
+
 static struct ferry_moe_config small(void)
 {
 	struct ferry_moe_config c = FERRY_MOE_CONFIG_INIT;
@@ -90,6 +92,35 @@ static void a_bad_id_is_named_everywhere(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(ids) / sizeof(*ids); i++)
 		run(3, bad_id_body, &ids[i]);
+}
+
+/* On a GPU one warp finds what is refused while others go on. */
+static void often_body(struct rank *rank)
+{
+	const struct ferry_moe_config config = small();
+
+	for (int32_t i = 0; i < OFTEN; i++) {
+		struct drive *d = drive_open(rank, &config, NULL);
+		struct drive_op *op = begin(rank, d);
+		char part[64];
+
+		if (rank->rank == i % rank->n_ranks)
+			set_id(op, i % 3, i % 2, 8 + i);
+		drive_dispatch_send(op);
+		RANKS_STATUS(drive_try_recv(op), FERRY_RANGE);
+		drive_check_empty(op);
+		snprintf(part, sizeof(part), "topk_ids[%d][%d] is %d", i % 3,
+		         i % 2, 8 + i);
+		RANKS_TEXT(d->failure, part);
+		drive_end(op);
+		drive_close(d);
+	}
+}
+
+static void a_batch_is_refused_many_times(void **state)
+{
+	(void)state;
+	run(4, often_body, NULL);
 }
 
 /* Slots are called so, also where there are as many as experts. */
@@ -401,6 +432,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_bad_id_is_named_everywhere),
+		cmocka_unit_test(a_batch_is_refused_many_times),
 		cmocka_unit_test(a_bad_slot_is_called_a_slot),
 		cmocka_unit_test(of_two_the_lower_rank_is_named),
 		cmocka_unit_test(a_bad_count_in_memory_is_named),

@@ -21,6 +21,8 @@
 
 /* Blocks: few, since a thread is a stack; GPUs have a hundred and more. */
 enum { CTAS_LEAST = 4, CTAS_MOST = 12 };
+/* Cases of batches to be refused, for one of others. */
+enum { REFUSED = 8 };
 
 static uint64_t seed;
 static int n_cases = 2;
@@ -32,8 +34,6 @@ static struct try_check run_of(bool lean)
 		.kernels = {.dispatch = &ferry_cuda_dispatch_lines,
 	                    .combine = &ferry_cuda_combine_lines,
 	                    .path = FERRY_PATH_LINES},
-		/* A batch with them meets the race of dev/cuda-lines.md. */
-		.no_bad_ids = true,
 	};
 
 	if (lean)
@@ -50,11 +50,11 @@ static void try_case(struct try_check *run, int32_t ranks, uint64_t case_seed,
 	try_check_case(run, case_seed, ranks);
 }
 
-static void try_seeds(struct try_check *run)
+static void try_seeds(struct try_check *run, int n_seeds)
 {
 	const uint64_t range = CTAS_MOST - CTAS_LEAST + 1;
 
-	for (uint64_t s = seed; s < seed + (uint64_t)n_cases; s++)
+	for (uint64_t s = seed; s < seed + (uint64_t)n_seeds; s++)
 		try_case(run, n_ranks, s, s,
 		         CTAS_LEAST + (int32_t)(s / 7 % range));
 	printf("%d operations, %d failed as they should, %d wrong, "
@@ -87,7 +87,7 @@ static void test_lean(void **state)
 	struct try_check run = run_of(true);
 
 	(void)state;
-	try_seeds(&run);
+	try_seeds(&run, n_cases);
 }
 
 static void test_mixed(void **state)
@@ -96,7 +96,7 @@ static void test_mixed(void **state)
 
 	(void)state;
 	run.mixed = true;
-	try_seeds(&run);
+	try_seeds(&run, n_cases);
 }
 
 static void test_lines(void **state)
@@ -104,7 +104,23 @@ static void test_lines(void **state)
 	struct try_check run = run_of(false);
 
 	(void)state;
-	try_seeds(&run);
+	try_seeds(&run, n_cases);
+}
+
+/*
+ * Batches with ids or a count out of range: one warp finds it while others
+ * place. A case ends with the first, so there are more of them.
+ */
+static void test_refused(void **state)
+{
+	(void)state;
+	for (int lean = 0; lean < 2; lean++) {
+		struct try_check run = run_of(lean);
+
+		run.refused = true;
+		try_seeds(&run, REFUSED * n_cases);
+		assert_true(run.n_failed > 0);
+	}
 }
 
 static void assert_sums(const struct combine_tries *tries)
@@ -143,6 +159,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_lean),
 		cmocka_unit_test(test_mixed),
 		cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_ways),
 		cmocka_unit_test(test_random_ways),
 	};
