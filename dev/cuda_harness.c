@@ -296,11 +296,11 @@ void harness_close(struct harness *h)
 		harness_on(h, r);
 		for (int32_t s = 0; s < h->shape[r].n_slots; s++)
 			ferry_cuda_op_destroy(&h->op[r][s], h->stream[r]);
-		if (r == 0 || !h->kernels.in_turn)
-			CU(cudaStreamDestroy(h->stream[r]));
 		CU(cudaFreeHost(h->host[r]));
 		ferry_shape_destroy(&h->shape[r]);
 	}
+	for (int32_t r = 0; r < (h->kernels.in_turn ? 1 : h->n_ranks); r++)
+		CU(cudaStreamDestroy(h->stream[r]));
 	for (int32_t i = 0; i < h->n_freed; i++) {
 		CU(cudaSetDevice(h->freed_gpu[i]));
 		CU(cudaFree(h->freed[i]));
