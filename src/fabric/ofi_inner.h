@@ -10,7 +10,8 @@
  *	ofi_choice.c    provider, domain, address
  *	ofi_endpoint.c  objects of libfabric, registration, handles
  *	ofi_queue.c     puts that have not been handed over yet
- *	ofi_progress.c  handing over, completions
+ *	ofi_write.c     a put handed over: one write, or bytes and immediate
+ *	ofi_progress.c  whose turn it is; completions, failures
  *	ofi_arrival.c   arrivals: counted, numbered, missed
  *	ofi_thread.c    the thread that does so when nobody else does
  *	ofi_close.c     the end: has what was put arrived?
@@ -112,7 +113,7 @@ struct ofi_peer {
 	uint64_t n_sent;           /* immediates that the provider has taken */
 	uint64_t n_arrived;        /* of its immediates */
 	bool written;              /* since its endpoint was there */
-	enum ofi_first first;      /* see hand_over_apart */
+	enum ofi_first first;      /* see ofi_write.c */
 	char text[OFI_TEXT_BYTES]; /* why it failed */
 };
 
@@ -222,6 +223,14 @@ uint64_t ferry_ofi_immediate(const struct ofi_mem *m, int32_t peer,
 /* An immediate has come. */
 void ferry_ofi_arrived(struct ofi_mem *m, uint64_t data);
 
+/* ofi_write.c; the lock is held. */
+
+/* The first put of a peer: 0 when all of it was taken, -FI_EAGAIN, an error. */
+ssize_t ferry_ofi_hand_over(struct ofi_mem *m, int32_t peer,
+                            const struct ofi_entry *e);
+/* Begins connections to peers; once, before anything else. */
+void ferry_ofi_greet(struct ofi_mem *m);
+
 /* ofi_progress.c; the lock is held. */
 
 /* Hands over what can be, reads completions; true when anything moved. */
@@ -233,8 +242,6 @@ void ferry_ofi_drain(struct ofi_mem *m);
  * may bring something out, nor where there is none.
  */
 bool ferry_ofi_may_sleep(struct ofi_mem *m);
-/* Begins connections to peers; once, before anything else. */
-void ferry_ofi_greet(struct ofi_mem *m);
 /* The peer is not reached any more; what is put to it is lost. */
 void ferry_ofi_peer_failed(struct ofi_mem *m, int32_t peer, const char *why);
 static inline bool ofi_has_failed(const struct ofi_peer *p)
