@@ -330,9 +330,9 @@ static bool flushed(struct ferry_mem *mem)
 	struct ofi_mem *m = ofi_mem(mem);
 
 	pthread_mutex_lock(&m->lock);
-	if ((m->n_queued || m->n_flying) && ferry_ofi_drive(m))
+	if (ofi_is_busy(m) && ferry_ofi_drive(m))
 		ferry_ofi_leave(m);
-	const bool empty = m->broken[0] || (!m->n_queued && !m->n_flying);
+	const bool empty = m->broken[0] || !ofi_is_busy(m);
 
 	pthread_mutex_unlock(&m->lock);
 	return empty;

@@ -101,14 +101,17 @@ void ferry_ofi_arrived(struct ofi_mem *m, uint64_t data)
 	const struct ferry_mem *mem = &m->net.wrap.mem;
 	const uint32_t immediate = (uint32_t)data;
 	const uint32_t upper = (uint32_t)(data >> HALF);
+	const bool numbered = ofi_fabric(m)->choice.numbered;
 	const bool merges = ofi_may_merge(m);
 	const uint32_t counter = merges ? ofi_counter(immediate) : immediate;
 	const uint32_t more = merges ? ofi_more(immediate) : 0;
 
 	/* A stranger's, or of another program: the provider asks nobody. */
-	if (counter >= mem->n_signals)
+	if (counter >= mem->n_signals && immediate != OFI_COUNTS_NOTHING)
 		return;
-	if (ofi_fabric(m)->choice.numbered ? !is_next(m, upper) : upper != 0)
+	if (numbered ? !is_next(m, upper) : upper != 0)
+		return;
+	if (immediate == OFI_COUNTS_NOTHING)
 		return;
 	for (uint32_t i = 0; i <= more; i++)
 		ferry_net_arrived(mem, counter);

@@ -13,7 +13,7 @@ enum {
 	LOOK_NS = 1000000,
 };
 
-static bool is_gone(struct ofi_mem *m, int32_t peer)
+bool ferry_ofi_peer_is_gone(struct ofi_mem *m, int32_t peer)
 {
 	struct ferry_fabric *fabric = m->net.wrap.mem.fabric;
 
@@ -26,38 +26,15 @@ static bool is_gone(struct ofi_mem *m, int32_t peer)
 static bool ask(struct ofi_mem *m, int32_t peer)
 {
 	struct ofi_peer *p = &m->peers[peer];
-	struct iovec nothing = {.iov_base = m->net.wrap.mem.control};
-	struct fi_rma_iov there = {
-		.addr = p->base[OFI_CONTROL],
-		.key = p->key[OFI_CONTROL],
-	};
-	void *descriptor = fi_mr_desc(m->mr[OFI_CONTROL]);
-	struct ofi_op *op;
-
-	if (is_gone(m, peer))
+	if (ferry_ofi_peer_is_gone(m, peer))
 		return true;
 	/* What has not left yet is asked for when it has. */
 	if (ofi_queue_length(p))
 		return false;
 	if (!p->written)
 		return true;
-	op = ferry_ofi_op_take(m, peer, OFI_OP_QUESTION);
-	if (!op)
-		return false;
-	const struct fi_msg_rma message = {
-		.msg_iov = &nothing,
-		.desc = &descriptor,
-		.iov_count = 1,
-		.addr = p->address,
-		.rma_iov = &there,
-		.rma_iov_count = 1,
-		.context = &op->context,
-	};
-	const ssize_t err = fi_writemsg(m->ep, &message,
-	                                FI_DELIVERY_COMPLETE | FI_COMPLETION);
+	const ssize_t err = ferry_ofi_write_nothing(m, peer, OFI_OP_QUESTION);
 
-	if (err)
-		ferry_ofi_op_give(m, op);
 	p->written = err == -FI_EAGAIN;
 	return err != -FI_EAGAIN;
 }
@@ -76,7 +53,7 @@ static bool is_waiting(struct ofi_mem *m)
 {
 	for (size_t i = 0; m->n_flying && i < m->n_ops; i++)
 		if (m->ops[i].kind == OFI_OP_QUESTION &&
-		    !is_gone(m, m->ops[i].peer))
+		    !ferry_ofi_peer_is_gone(m, m->ops[i].peer))
 			return true;
 	return false;
 }

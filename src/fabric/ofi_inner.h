@@ -13,6 +13,7 @@
  *	ofi_write.c     a put handed over: one write, or bytes and immediate
  *	ofi_progress.c  whose turn it is; completions, failures
  *	ofi_arrival.c   arrivals: counted, numbered, missed
+ *	ofi_last.c      a word behind the last write, which may be lost
  *	ofi_thread.c    the thread that does so when nobody else does
  *	ofi_close.c     the end: has what was put arrived?
  */
@@ -74,6 +75,9 @@ enum {
 	OFI_MERGED_BYTES = 262144,
 };
 
+/* An immediate that is no put: no segment has so many counters. */
+#define OFI_COUNTS_NOTHING UINT32_MAX
+
 enum ofi_op_kind {
 	OFI_OP_FREE,
 	OFI_OP_BOTH,      /* bytes and immediate of a put */
@@ -82,7 +86,15 @@ enum ofi_op_kind {
 	OFI_OP_AGAIN,     /* its bytes, until they have arrived */
 	OFI_OP_GREETING,  /* nobody misses it */
 	OFI_OP_QUESTION,  /* has all arrived? (ofi_close.c) */
+	OFI_OP_LAST,      /* a number behind the last one (ofi_last.c) */
 };
+
+/* Has it an immediate, and a number? */
+static inline bool ofi_is_announced(enum ofi_op_kind kind)
+{
+	return kind == OFI_OP_BOTH || kind == OFI_OP_IMMEDIATE ||
+	       kind == OFI_OP_LAST;
+}
 
 /* What the provider has got and not completed. */
 struct ofi_op {
@@ -111,6 +123,9 @@ struct ofi_peer {
 	uint64_t failed_ns;        /* since when puts to it are lost, 0: no */
 	uint64_t gap_ns;           /* since when it is not counted, 0: it is */
 	uint64_t n_sent;           /* immediates that the provider has taken */
+	uint64_t n_seen;           /* n_sent at the last look (ofi_last.c) */
+	uint64_t n_asked;          /* so many are known to be missed, if lost */
+	bool asking;               /* an OFI_OP_LAST is under way */
 	uint64_t n_arrived;        /* of its immediates */
 	bool written;              /* since its endpoint was there */
 	enum ofi_first first;      /* see ofi_write.c */
@@ -141,6 +156,8 @@ struct ofi_mem {
 	int32_t turn;         /* peer that may post first */
 	uint32_t n_queued;    /* of all peers */
 	uint32_t n_flying;    /* ops that the provider has */
+	uint32_t n_asking;    /* OFI_OP_LAST among them, which nobody awaits */
+	uint64_t last_ns;     /* when ofi_last.c looks again */
 	struct ofi_op *ops;   /* [n_ops] all */
 	size_t n_ops;
 	struct ofi_op *free_ops;
@@ -172,6 +189,12 @@ static inline uint32_t ofi_more(uint32_t immediate)
 	return immediate >> OFI_MORE_SHIFT;
 }
 
+/* Has it work that somebody may wait for? */
+static inline bool ofi_is_busy(const struct ofi_mem *m)
+{
+	return m->n_queued || m->n_flying > m->n_asking;
+}
+
 /* Makes a write stand for so many puts more; they have room. */
 static inline void ofi_add_more(uint32_t *immediate, uint32_t n)
 {
@@ -181,7 +204,7 @@ static inline void ofi_add_more(uint32_t *immediate, uint32_t n)
 /* Is there room for numbers of puts above the counters? */
 static inline bool ofi_may_merge(const struct ofi_mem *m)
 {
-	return m->net.wrap.mem.n_signals <= 1u << OFI_MORE_SHIFT;
+	return m->net.wrap.mem.n_signals < 1u << OFI_MORE_SHIFT;
 }
 
 /* Words for a call of libfabric that returned `err` < 0. */
@@ -228,6 +251,9 @@ void ferry_ofi_arrived(struct ofi_mem *m, uint64_t data);
 /* The first put of a peer: 0 when all of it was taken, -FI_EAGAIN, an error. */
 ssize_t ferry_ofi_hand_over(struct ofi_mem *m, int32_t peer,
                             const struct ofi_entry *e);
+/* A write of no bytes that counts nothing: 0, -FI_EAGAIN, an error. */
+ssize_t ferry_ofi_write_nothing(struct ofi_mem *m, int32_t peer,
+                                enum ofi_op_kind kind);
 /* Begins connections to peers; once, before anything else. */
 void ferry_ofi_greet(struct ofi_mem *m);
 
@@ -274,6 +300,16 @@ void ferry_ofi_say_stuck(const struct ofi_mem *m, int32_t peer,
                          char why[FERRY_REASON_BYTES]);
 /* Wakes the thread, if it sleeps. */
 void ferry_ofi_ring(struct ofi_mem *m);
+
+/* ofi_last.c; the lock is held. */
+
+/* Asks peers that nothing has been sent to for a while, now and then. */
+void ferry_ofi_ask_last(struct ofi_mem *m);
+
+/*
+ * ofi_close.c: has the peer gone, whatever is known of how? The lock is held.
+ */
+bool ferry_ofi_peer_is_gone(struct ofi_mem *m, int32_t peer);
 
 /* ofi_thread.c */
 enum ferry_status ferry_ofi_thread_open(struct ofi_mem *m);

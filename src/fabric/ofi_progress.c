@@ -83,8 +83,7 @@ bool ferry_ofi_may_sleep(struct ofi_mem *m)
 
 void ferry_ofi_leave(struct ofi_mem *m)
 {
-	if (m->asleep &&
-	    (m->n_queued || m->n_flying || !ferry_ofi_may_sleep(m)))
+	if (m->asleep && (ofi_is_busy(m) || !ferry_ofi_may_sleep(m)))
 		ferry_ofi_ring(m);
 }
 

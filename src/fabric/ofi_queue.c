@@ -131,11 +131,19 @@ struct ofi_op *ferry_ofi_op_take(struct ofi_mem *m, int32_t peer,
 	m->n_flying++;
 	op->peer = peer;
 	op->kind = kind;
+	if (kind == OFI_OP_LAST) {
+		m->peers[peer].asking = true;
+		m->n_asking++;
+	}
 	return op;
 }
 
 void ferry_ofi_op_give(struct ofi_mem *m, struct ofi_op *op)
 {
+	if (op->kind == OFI_OP_LAST) {
+		m->peers[op->peer].asking = false;
+		m->n_asking--;
+	}
 	op->kind = OFI_OP_FREE;
 	op->next = m->free_ops;
 	m->free_ops = op;

@@ -27,7 +27,7 @@ enum {
 /* How long until a look is due without any event. */
 static int64_t nap_ns(const struct ofi_mem *m, bool by_fd, int64_t last_ns)
 {
-	if (m->n_queued || m->n_flying)
+	if (ofi_is_busy(m))
 		return min_i64(last_ns * 2, NAP_WORK_NS);
 	return by_fd ? NAP_IDLE_NS : min_i64(last_ns * 2, NAP_POLL_NS);
 }
@@ -91,6 +91,7 @@ static void *run(void *arg)
 			continue;
 		}
 		looks = 0;
+		ferry_ofi_ask_last(m);
 		ns = nap_ns(m, by_fd, ns);
 		rest(m, by_fd, ns);
 	}

@@ -35,12 +35,22 @@ static size_t aim(const struct ofi_mem *m, const struct ofi_peer *p,
 	return e->n_pieces;
 }
 
+/* What is asked of a write of that kind. */
+static uint64_t flags_of(const struct ofi_mem *m, enum ofi_op_kind kind)
+{
+	const bool arrives = kind == OFI_OP_AGAIN || kind == OFI_OP_QUESTION ||
+	                     kind == OFI_OP_LAST;
+
+	return ofi_fabric(m)->choice.info->tx_attr->op_flags | FI_COMPLETION |
+	       (ofi_is_announced(kind) ? FI_REMOTE_CQ_DATA : 0) |
+	       (arrives ? FI_DELIVERY_COMPLETE : 0);
+}
+
 /* Of an entry what that kind says. */
 static ssize_t write_entry(struct ofi_mem *m, int32_t peer,
                            const struct ofi_entry *e, enum ofi_op_kind kind)
 {
 	const struct ofi_peer *p = &m->peers[peer];
-	const bool immediate = kind == OFI_OP_BOTH || kind == OFI_OP_IMMEDIATE;
 	const bool some = kind != OFI_OP_IMMEDIATE && e->bytes;
 	/* libfabric reads what it does not call const. */
 	const uintptr_t source =
@@ -67,19 +77,14 @@ static ssize_t write_entry(struct ofi_mem *m, int32_t peer,
 		to[0].len = 0;
 		message.rma_iov_count = 1;
 	}
-	const uint64_t flags =
-		ofi_fabric(m)->choice.info->tx_attr->op_flags | FI_COMPLETION;
-	const ssize_t err = fi_writemsg(
-		m->ep, &message,
-		flags | (immediate ? FI_REMOTE_CQ_DATA : 0) |
-			(kind == OFI_OP_AGAIN ? FI_DELIVERY_COMPLETE : 0));
+	const ssize_t err = fi_writemsg(m->ep, &message, flags_of(m, kind));
 
 	if (err) {
 		ferry_ofi_op_give(m, op);
 		return err;
 	}
 	m->peers[peer].written = true;
-	m->peers[peer].n_sent += immediate;
+	m->peers[peer].n_sent += ofi_is_announced(kind);
 	return 0;
 }
 
@@ -179,6 +184,15 @@ ssize_t ferry_ofi_hand_over(struct ofi_mem *m, int32_t peer,
 	if (ofi_fabric(m)->choice.is_stream && e->bytes)
 		return hand_over_apart(m, peer, e);
 	return write_entry(m, peer, e, OFI_OP_BOTH);
+}
+
+ssize_t ferry_ofi_write_nothing(struct ofi_mem *m, int32_t peer,
+                                enum ofi_op_kind kind)
+{
+	const struct ofi_entry nothing = {.immediate = OFI_COUNTS_NOTHING,
+	                                  .n_pieces = 1};
+
+	return write_entry(m, peer, &nothing, kind);
 }
 
 /*

@@ -106,7 +106,9 @@ static ssize_t pass(struct faulty *f, const struct fi_msg_rma *message,
                     uint64_t flags)
 {
 	const struct ofi_faults *set = &faults_board->set;
-	const bool immediate = flags & FI_REMOTE_CQ_DATA;
+	/* One that is asked to arrive is no put. */
+	const bool immediate =
+		flags & FI_REMOTE_CQ_DATA && !(flags & FI_DELIVERY_COMPLETE);
 	const bool bytes = !immediate && message->msg_iov[0].iov_len;
 	const uint32_t n_immediates = f->n_immediates + immediate;
 	const uint32_t n_bytes = f->n_bytes + bytes;
