@@ -238,8 +238,8 @@ void harness_batch(struct harness *h, int32_t slot,
 	harness_poison(h, slot);
 }
 
-static struct oracle *make_oracle(struct harness *h, int32_t slot,
-                                  struct ferry_dispatch_in *in)
+struct oracle *harness_oracle(struct harness *h, int32_t slot,
+                              struct ferry_dispatch_in *in)
 {
 	for (int32_t r = 0; r < h->n_ranks; r++) {
 		in[r] = h->ops[r][slot].batch.in;
@@ -402,7 +402,7 @@ static int check_failure(struct harness *h, int32_t rank, int32_t slot,
 int harness_check_dispatch(struct harness *h, int32_t slot)
 {
 	struct ferry_dispatch_in in[HARNESS_RANKS];
-	struct oracle *oracle = make_oracle(h, slot, in);
+	struct oracle *oracle = harness_oracle(h, slot, in);
 	int32_t root = -1;
 	enum ferry_status status = oracle_status(oracle, &root);
 	int wrong = 0;
@@ -526,7 +526,7 @@ static void make_sum(struct harness *h, int32_t rank, int32_t slot)
 void harness_answer(struct harness *h, int32_t slot)
 {
 	struct ferry_dispatch_in in[HARNESS_RANKS];
-	struct oracle *oracle = make_oracle(h, slot, in);
+	struct oracle *oracle = harness_oracle(h, slot, in);
 
 	for (int32_t r = 0; r < h->n_ranks; r++) {
 		answer_rank(h, r, slot, oracle);
@@ -567,7 +567,7 @@ static int check_sum(struct harness *h, int32_t rank, int32_t slot,
 int harness_check_combine(struct harness *h, int32_t slot)
 {
 	struct ferry_dispatch_in in[HARNESS_RANKS];
-	struct oracle *oracle = make_oracle(h, slot, in);
+	struct oracle *oracle = harness_oracle(h, slot, in);
 	int wrong = 0;
 
 	harness_sync(h);

@@ -22,5 +22,8 @@ void harness_cuda(int error, const char *what, int line);
 void harness_on(const struct harness *h, int32_t rank);
 void harness_drop(struct harness *h, int32_t rank, struct harness_array *a);
 void harness_free_want(struct ferry_dispatch_out *want);
+/* Of the batch of a slot; in: room for all ranks, as long as it lives. */
+struct oracle *harness_oracle(struct harness *h, int32_t slot,
+                              struct ferry_dispatch_in *in);
 
 #endif

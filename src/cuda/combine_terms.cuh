@@ -440,7 +440,7 @@ static __device__ __forceinline__ bool reduced_terms(const struct combine *c,
 	return n > 0;
 }
 
-/* The first choice of a token that is served here; x is choice `lane`. */
+/* The first choice of a token that is served here, -1; x is choice `lane`. */
 template <int HOW>
 static __device__ __forceinline__ int32_t first_here(const struct combine *c,
                                                      const struct choice *x,
@@ -453,7 +453,9 @@ static __device__ __forceinline__ int32_t first_here(const struct combine *c,
 		return __ffs((int)low) - 1;
 	const struct choice y = load_choice(c, group, token, 32);
 
-	return 31 + __ffs((int)__ballot_sync(ALL_LANES, y.slot >= 0));
+	const uint32_t high = __ballot_sync(ALL_LANES, y.slot >= 0);
+
+	return high ? 31 + __ffs((int)high) : -1;
 }
 
 /* The groups after the own one, then the own if it has other ranks. */

@@ -178,6 +178,68 @@ static void combine_all(struct combine_case *t)
 		                            : FERRY_CUDA_RECV);
 }
 
+/* Does `rank` serve the token of a group? */
+static bool serves(const struct oracle *oracle, int32_t rank, int32_t group,
+                   int32_t token)
+{
+	const struct oracle_row *rows;
+	const int64_t n = oracle_rows(oracle, rank, &rows);
+
+	for (int64_t i = 0; i < n; i++)
+		if (rows[i].group == group && rows[i].token == token)
+			return true;
+	return false;
+}
+
+/*
+ * Where a rank has a place of its own among what comes back: only those who
+ * serve a token send a row for it. Of the same batch all along.
+ */
+static int check_strays(struct combine_case *t, int32_t slot,
+                        const struct oracle *oracle, int32_t owner)
+{
+	const struct ferry_cuda_channel *ch = &t->h->channel[owner];
+	const unsigned char *back = ch->window[owner] +
+	                            (size_t)slot * ch->slot_bytes +
+	                            ch->back_offset;
+	int wrong = 0;
+
+	for (int32_t token = 0; token < t->h->ops[owner][slot].batch.n_tokens;
+	     token++)
+		for (int32_t r = 0; r < ch->n_ranks; r++) {
+			const int32_t j = r - (r > owner);
+			const unsigned char *row =
+				back + ((size_t)token * (size_t)ch->back_rows +
+			                (size_t)j) *
+					       ch->back_stride;
+
+			if (r == owner || serves(oracle, r, ch->group, token))
+				continue;
+			for (size_t i = 0; i < ch->back_stride; i++)
+				wrong |= row[i];
+		}
+	if (wrong)
+		printf("rank %d: a row of a rank that has none to send\n",
+		       owner);
+	return wrong != 0;
+}
+
+static int check_back(struct combine_case *t, int32_t slot)
+{
+	const struct harness *h = t->h;
+	int wrong = 0;
+
+	if (t->sum == SUM_EXACT || h->channel[0].back_rows != h->n_ranks - 1)
+		return 0;
+	struct ferry_dispatch_in in[HARNESS_RANKS];
+	struct oracle *oracle = harness_oracle(t->h, slot, in);
+
+	for (int32_t r = 0; r < h->n_ranks; r++)
+		wrong += check_strays(t, slot, oracle, r);
+	oracle_destroy(oracle);
+	return wrong;
+}
+
 static int check_all(struct combine_case *t)
 {
 	int wrong = 0;
@@ -185,6 +247,7 @@ static int check_all(struct combine_case *t)
 	for (int32_t s = 0; s < t->h->shape[0].n_slots; s++) {
 		t->h->form = t->form[s];
 		wrong += harness_check_combine(t->h, s);
+		wrong += check_back(t, s);
 	}
 	return wrong;
 }

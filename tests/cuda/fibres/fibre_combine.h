@@ -10,13 +10,15 @@
 
 /*
  * EXACT, REDUCED, PRESUMMED by few, many and odd rows by bf16, fp16, fp32: the
- * first of these changes fastest.
+ * first of these changes fastest. Odd ones have 33 and more choices where the
+ * seed is a multiple of 3.
  */
-enum { COMBINE_WAYS = 3 * 3 * 3 };
+enum { COMBINE_WAYS = 3 * 3 * 3, COMBINE_ODD_SUMS = 1 + 3 * 2 };
 
 struct combine_tries {
 	int n_sums;  /* of an operation, compared with the oracle */
-	int n_wrong; /* ranks whose dispatch or sum was another */
+	int n_wrong; /* ranks whose dispatch or sum was another, or who got a
+	              * row that nobody waits for */
 };
 
 /* One channel, all of its slots at once. The rest of it comes from the seed. */

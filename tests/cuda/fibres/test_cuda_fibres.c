@@ -142,6 +142,21 @@ static void test_ways(void **state)
 	assert_sums(&tries);
 }
 
+/*
+ * More choices than a warp has lanes, and tokens that some ranks do not serve:
+ * these had rows sent for them all the same, from 34 ranks on over others'.
+ */
+static void test_many_choices(void **state)
+{
+	static const uint64_t seeds[] = {6, 33, 42};
+	struct combine_tries tries = {0, 0};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(seeds) / sizeof(*seeds); i++)
+		combine_try(&tries, COMBINE_ODD_SUMS, seeds[i], 4);
+	assert_sums(&tries);
+}
+
 static void test_random_ways(void **state)
 {
 	struct combine_tries tries = {0, 0};
@@ -161,6 +176,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_lines),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_ways),
+		cmocka_unit_test(test_many_choices),
 		cmocka_unit_test(test_random_ways),
 	};
 
