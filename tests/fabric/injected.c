@@ -30,8 +30,6 @@ void injected_begin(void)
 	find(module, "ofi_faults_set", &set);
 	find(module, "ofi_faults_done", &done_of);
 	find(module, "ofi_faults_rank", &rank_is);
-	/* 0.4 ms for an endpoint instead of 30 to 280: see dev/ofi.md. */
-	setenv("FI_OFI_RXM_USE_SRX", "0", 0);
 }
 
 void injected_set(const struct ofi_faults *faults)

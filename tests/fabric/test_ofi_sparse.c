@@ -6,7 +6,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -91,7 +90,6 @@ static void body(struct rank *rank)
 
 static void run(const char *fabric, const char *options, enum ranks_kind kind)
 {
-	setenv("FI_OFI_RXM_USE_SRX", "0", 0);
 	ranks_run(&(struct ranks){.n_ranks = N_RANKS,
 	                          .kind = kind,
 	                          .fabric = fabric,

@@ -54,9 +54,6 @@ static void load_libfabric(const char *fabric)
 
 	if (!fabric || !strstr(fabric, "ofi"))
 		return;
-	/* Without them an endpoint over TCP begins with 64 MiB. */
-	setenv("FI_OFI_RXM_USE_SRX", "0", 0);
-	setenv("FI_OFI_RXM_MSG_RX_SIZE", "8", 0);
 	if (!info.name || strcmp(info.name, name) != 0)
 		info = fabrics_get(name);
 	if (info.score > 0)
