@@ -54,7 +54,7 @@ static void cut(struct rank *rank)
 	int64_t took_ms;
 	const enum ferry_status status = fault_rounds(rank, s, 1000, &took_ms);
 
-	RANKS_CHECK(took_ms < FAULT_AT_ONCE_MS);
+	RANKS_CHECK(took_ms < RANKS_AT_ONCE_MS);
 	fault_expect_failure(rank, s, status, FERRY_PEER, -1);
 	ranks_meet(0, rank->n_ranks);
 	for (int32_t r = 0; r < rank->n_ranks; r++) {
@@ -81,7 +81,7 @@ static void cut_alone(struct rank *rank)
 	int64_t took_ms;
 	const enum ferry_status status = fault_rounds(rank, s, 1000, &took_ms);
 
-	RANKS_CHECK(took_ms < FAULT_AT_ONCE_MS);
+	RANKS_CHECK(took_ms < RANKS_AT_ONCE_MS);
 	fault_expect_failure(rank, s, status, FERRY_PEER, -1);
 	RANKS_TEXT(ferry_last_error(), ": the connection between rank 0 and "
 	                               "rank 1 broke: cut by FERRY_FAULT");

@@ -23,7 +23,7 @@ void fault_run(const struct fault_setting *setting, struct ranks how,
 	how.n_gpus = fault_n_gpus;
 	how.shared_bytes = sizeof(struct fault_board);
 	if (!how.timeout_ms)
-		how.timeout_ms = FAULT_LONG_MS;
+		how.timeout_ms = RANKS_LONG_MS;
 	fault_place(&how);
 	ranks_run(&how, body);
 }

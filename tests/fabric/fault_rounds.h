@@ -6,15 +6,6 @@
 #include "fabric/segment.h"
 #include "fault_settings.h"
 
-/*
- * A death or a broken connection is told at once, in tens of milliseconds, or
- * with the timeout: a quarter tells them apart on a busy machine, too.
- */
-enum {
-	FAULT_LONG_MS = 20000, /* the usual timeout, which must not be needed */
-	FAULT_AT_ONCE_MS = FAULT_LONG_MS / 4,
-};
-
 /* What survivors have seen, for the comparison among them. */
 struct fault_board {
 	int32_t roots[RANKS_MAX];

@@ -62,13 +62,13 @@ static void dies_before_open(struct rank *rank)
 		ranks_die();
 	RANKS_STATUS(ferry_segment_open(rank->world, 4096, 1, &s), FERRY_PEER);
 	RANKS_TEXT(ferry_last_error(), "rank 1");
-	RANKS_CHECK(fault_ms_since(begin) < FAULT_AT_ONCE_MS);
+	RANKS_CHECK(fault_ms_since(begin) < RANKS_AT_ONCE_MS);
 }
 
 static void test_dies_before_open(void **state)
 {
 	const struct ranks how = {.n_ranks = 3,
-	                          .open_timeout_ms = FAULT_LONG_MS,
+	                          .open_timeout_ms = RANKS_LONG_MS,
 	                          .killed = RANKS_BIT(1)};
 
 	fault_run(*state, how, "", dies_before_open);
@@ -81,7 +81,7 @@ static void killed(struct rank *rank)
 	int64_t took_ms;
 	const enum ferry_status status = fault_rounds(rank, s, 1000, &took_ms);
 
-	RANKS_CHECK(took_ms < FAULT_AT_ONCE_MS);
+	RANKS_CHECK(took_ms < RANKS_AT_ONCE_MS);
 	fault_expect_failure(rank, s, status, FERRY_PEER, 1);
 }
 
@@ -110,7 +110,7 @@ static void two_killed(struct rank *rank)
 
 	if (rank->rank == 1 || rank->rank == 3)
 		return;
-	RANKS_CHECK(took_ms < FAULT_AT_ONCE_MS);
+	RANKS_CHECK(took_ms < RANKS_AT_ONCE_MS);
 	fault_expect_failure(rank, s, status, FERRY_PEER, -1);
 	ranks_meet(0, rank->n_ranks - 2);
 	RANKS_EQ(board->roots[rank->rank], board->roots[0]);
@@ -149,7 +149,7 @@ static void random_kills(struct rank *rank)
 
 	if (victims & RANKS_BIT(rank->rank))
 		ranks_die(); /* the death of another came first */
-	RANKS_CHECK(took_ms < FAULT_AT_ONCE_MS);
+	RANKS_CHECK(took_ms < RANKS_AT_ONCE_MS);
 	fault_expect_failure(rank, s, status, FERRY_PEER, -1);
 	while (victims & RANKS_BIT(first))
 		first++;
@@ -226,7 +226,7 @@ static void aborted(struct rank *rank)
 
 	if (rank->rank == 1)
 		pthread_join(thread, NULL);
-	RANKS_CHECK(fault_ms_since(begin) < FAULT_AT_ONCE_MS);
+	RANKS_CHECK(fault_ms_since(begin) < RANKS_AT_ONCE_MS);
 	fault_expect_failure(rank, s, status, FERRY_ABORTED, 1);
 	RANKS_STATUS(ferry_world_barrier(rank->world), FERRY_ABORTED);
 	RANKS_STATUS(ferry_segment_open(rank->world, 1, 1, &later),

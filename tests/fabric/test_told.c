@@ -71,7 +71,7 @@ static void who_asks_while_a_watcher_tells_is_told(void **state)
 		.n_ranks = 3,
 		.fabric = "fault:local",
 		.options = "FAULT=delay:us=30000,rank=0",
-		.timeout_ms = 20000,
+		.timeout_ms = RANKS_LONG_MS,
 	};
 
 	(void)state;

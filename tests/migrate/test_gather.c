@@ -22,8 +22,6 @@
 
 enum {
 	ROUNDS = RANKS_STEPS(60),
-	LONG_MS = 20000,        /* a timeout that nothing waits for */
-	DEATH_MS = LONG_MS / 2, /* a death is noticed within it */
 	SHORT_MS = 400,
 	MOST_BYTES = 20000,
 };
@@ -265,7 +263,7 @@ static void killed(struct rank *rank)
 
 	if (rank->rank == 1)
 		return;
-	RANKS_CHECK(ms_since(begin) < DEATH_MS);
+	RANKS_CHECK(ms_since(begin) < RANKS_AT_ONCE_MS);
 	expect_failure(rank, gather, status, FERRY_PEER, "rank 1");
 }
 
@@ -279,7 +277,7 @@ static void test_killed(void **state)
 		const struct ranks how = {
 			.n_ranks = 2 + i % 4,
 			.killed = RANKS_BIT(1),
-			.timeout_ms = LONG_MS,
+			.timeout_ms = RANKS_LONG_MS,
 			.arg = &task,
 		};
 		char fault[64];
@@ -332,7 +330,7 @@ static void leaves(struct rank *rank)
 		ranks_defer((void (*)(void *))ferry_gather_close, gather);
 		expect_failure(rank, gather, rounds_until_failure(rank, gather),
 		               FERRY_PEER, "rank 2");
-		RANKS_CHECK(ms_since(begin) < DEATH_MS);
+		RANKS_CHECK(ms_since(begin) < RANKS_AT_ONCE_MS);
 	} else {
 		ferry_gather_close(gather);
 	}
@@ -343,7 +341,8 @@ static void test_leaves(void **state)
 	struct task task = {ranks_seed(), 100, false};
 
 	run(*state,
-	    (struct ranks){.n_ranks = 4, .timeout_ms = LONG_MS, .arg = &task},
+	    (struct ranks){
+		    .n_ranks = 4, .timeout_ms = RANKS_LONG_MS, .arg = &task},
 	    "", leaves);
 }
 

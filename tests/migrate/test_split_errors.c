@@ -17,8 +17,6 @@
 #include "split_lab.h"
 
 enum {
-	LONG_MS = 20000,        /* a timeout that nothing waits for */
-	DEATH_MS = LONG_MS / 2, /* a death is noticed within it */
 	SHORT_MS = 600,
 };
 
@@ -239,7 +237,8 @@ static void killed(struct rank *rank)
 
 	if (rank->rank == 1)
 		return;
-	RANKS_CHECK(ferry_now_ns() - begin < DEATH_MS * UINT64_C(1000000));
+	RANKS_CHECK(ferry_now_ns() - begin <
+	            RANKS_AT_ONCE_MS * UINT64_C(1000000));
 	expect(rank, splitter, status, FERRY_PEER, "rank 1");
 }
 
@@ -250,7 +249,7 @@ static void test_killed(void **state)
 	for (int i = 0; i < 4; i++) {
 		const struct ranks how = {
 			.killed = RANKS_BIT(1),
-			.timeout_ms = LONG_MS,
+			.timeout_ms = RANKS_LONG_MS,
 		};
 		char fault[64];
 

@@ -65,6 +65,15 @@ static inline bool ranks_worth(enum ranks_kind kind)
 #define RANKS_STEPS(n) (n)
 #endif
 
+/*
+ * A death or a broken connection is told at once, in tens of milliseconds, or
+ * with the timeout: a quarter tells them apart on a busy machine, too.
+ */
+enum {
+	RANKS_LONG_MS = 20000, /* a timeout that must not be needed */
+	RANKS_AT_ONCE_MS = RANKS_LONG_MS / 4,
+};
+
 /* How to run. Zero means default. */
 struct ranks {
 	enum ranks_kind kind;
