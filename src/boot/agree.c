@@ -68,7 +68,7 @@ static enum ferry_status exchange(struct ferry_boot *boot,
 	if (bytes)
 		memcpy(own + sizeof(*mine), in, bytes);
 	enum ferry_status status =
-		ferry_boot_allgather(boot, own, votes, stride, deadline_ns);
+		boot->ops->allgather(boot, own, votes, stride, deadline_ns);
 	if (status == FERRY_OK && mine->status == FERRY_OK)
 		status = votes_read(boot, votes, out, bytes);
 	free(votes);

@@ -2,8 +2,8 @@
 /* Chooses how the ranks meet. */
 #include "boot.h"
 
+#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "../core/clock.h"
@@ -79,35 +79,24 @@ void ferry_boot_close(struct ferry_boot *boot)
 		boot->ops->close(boot);
 }
 
-enum ferry_status ferry_boot_allgather(struct ferry_boot *boot, const void *in,
-                                       void *out, size_t bytes,
-                                       uint64_t deadline_ns)
+#undef ferry_boot_fail /* a macro for the analyzer */
+
+enum ferry_status ferry_boot_fail(struct ferry_boot *boot,
+                                  enum ferry_status status, int32_t root,
+                                  const char *fmt, ...)
 {
-	const enum ferry_status status =
-		boot->ops->allgather(boot, in, out, bytes, deadline_ns);
+	char text[sizeof(boot->text)];
+	va_list args;
 
-	/* INVAL is of this call alone; all else stays. */
-	if (status == FERRY_OK || status == FERRY_INVAL || boot->failed)
-		return status;
-	snprintf(boot->text, sizeof(boot->text), "%s", ferry_last_error());
-	store_release_u32(&boot->failed, (uint32_t)status);
-	return status;
-}
-
-/*
- * The rank that the message begins with, or -1: that is the same for all ranks,
- * what each of them knows of the dead is not.
- */
-static int32_t root_of(const char *text)
-{
-	static const char before[] = "boot: rank ";
-	const size_t n = sizeof(before) - 1;
-	char *end;
-
-	if (strncmp(text, before, n))
-		return -1;
-	const long root = strtol(text + n, &end, 10);
-	return end == text + n ? -1 : (int32_t)root;
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	if (!boot->failed) {
+		boot->root = root;
+		memcpy(boot->text, text, sizeof(text));
+		store_release_u32(&boot->failed, (uint32_t)status);
+	}
+	return ferry_fail(boot->ctx, status, "%s", text);
 }
 
 void ferry_boot_blame(const struct ferry_boot *boot, struct ferry_error *error)
@@ -117,7 +106,7 @@ void ferry_boot_blame(const struct ferry_boot *boot, struct ferry_error *error)
 	if (!failed)
 		return;
 	error->status = (enum ferry_status)(int32_t)failed;
-	error->root_rank = root_of(boot->text);
+	error->root_rank = boot->root;
 	error->rank = boot->rank;
 	snprintf(error->text, sizeof(error->text), "%s", boot->text);
 }

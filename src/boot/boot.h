@@ -21,7 +21,8 @@ struct ferry_boot_ops {
 	 * and gets n_ranks * bytes in rank order. Blocks until deadline_ns;
 	 * TIMEOUT names the absent ranks on every rank that came, PEER a
 	 * rank that died, MISMATCH a rank that gave another number of bytes.
-	 * After a failure every later call fails too.
+	 * After a failure every later call fails too. All of them by
+	 * ferry_boot_fail, but for INVAL, which is of one call alone.
 	 */
 	enum ferry_status (*allgather)(struct ferry_boot *boot, const void *in,
 	                               void *out, size_t bytes,
@@ -50,8 +51,9 @@ struct ferry_boot {
 	struct ferry_ctx *ctx;
 	int32_t rank;
 	int32_t n_ranks;
-	/* First failure of ferry_boot_allgather; text stands before failed. */
+	/* First failure of allgather; what is below stands before failed. */
 	uint32_t failed; /* enum ferry_status */
+	int32_t root;    /* rank that caused it, -1 */
 	char text[sizeof(((struct ferry_error *)0)->text)];
 };
 
@@ -65,10 +67,13 @@ enum ferry_status ferry_boot_open(struct ferry_ctx *ctx,
                                   struct ferry_boot **boot);
 void ferry_boot_close(struct ferry_boot *boot);
 
-/* The slot, by whom everybody calls it: a failure is remembered. */
-enum ferry_status ferry_boot_allgather(struct ferry_boot *boot, const void *in,
-                                       void *out, size_t bytes,
-                                       uint64_t deadline_ns);
+/*
+ * As ferry_fail; the first failure of a boot is remembered, with the rank that
+ * caused it, the same for all ranks, or -1.
+ */
+__attribute__((format(printf, 4, 5))) enum ferry_status
+ferry_boot_fail(struct ferry_boot *boot, enum ferry_status status, int32_t root,
+                const char *fmt, ...);
 
 /* Fills *error in where an allgather has failed. Any thread; never blocks. */
 void ferry_boot_blame(const struct ferry_boot *boot, struct ferry_error *error);
@@ -86,6 +91,8 @@ enum ferry_status ferry_agree(struct ferry_boot *boot, enum ferry_status mine,
 
 #ifdef __clang_analyzer__
 /* What the analyzer cannot see: who brings a failure gets that failure. */
+#define ferry_boot_fail(boot, status, ...)                                     \
+	(ferry_boot_fail(boot, status, __VA_ARGS__), (status))
 #define ferry_agree(boot, mine, ...)                                           \
 	((mine) == FERRY_OK ? ferry_agree(boot, mine, __VA_ARGS__)             \
 	                    : (ferry_agree(boot, mine, __VA_ARGS__), (mine)))

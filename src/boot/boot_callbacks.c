@@ -26,10 +26,10 @@ static enum ferry_status gather(struct boot_callbacks *b, const void *in,
 	if (!rc)
 		return FERRY_OK;
 	b->failed = true;
-	return ferry_fail(b->boot.ctx, FERRY_FABRIC,
-	                  "boot: the caller's allgather of %zu bytes on rank "
-	                  "%d returned %d",
-	                  bytes, b->boot.rank, rc);
+	return ferry_boot_fail(&b->boot, FERRY_FABRIC, -1,
+	                       "boot: the caller's allgather of %zu bytes on "
+	                       "rank %d returned %d",
+	                       bytes, b->boot.rank, rc);
 }
 
 /*
@@ -45,11 +45,11 @@ static enum ferry_status sizes_agree(struct boot_callbacks *b, size_t bytes)
 		if (b->sizes[r] == b->sizes[0])
 			continue;
 		b->failed = true;
-		return ferry_fail(b->boot.ctx, FERRY_MISMATCH,
-		                  "boot: rank %d gave %llu bytes to an "
-		                  "allgather, rank 0 gave %llu",
-		                  r, (unsigned long long)b->sizes[r],
-		                  (unsigned long long)b->sizes[0]);
+		return ferry_boot_fail(&b->boot, FERRY_MISMATCH, r,
+		                       "boot: rank %d gave %llu bytes to an "
+		                       "allgather, rank 0 gave %llu",
+		                       r, (unsigned long long)b->sizes[r],
+		                       (unsigned long long)b->sizes[0]);
 	}
 	return FERRY_OK;
 }
@@ -63,13 +63,13 @@ static enum ferry_status allgather(struct ferry_boot *boot, const void *in,
 	(void)deadline_ns;
 	FERRY_TRY(ferry_boot_check_bytes(boot, bytes));
 	if (load_acquire_u32(&b->aborted))
-		return ferry_fail(boot->ctx, FERRY_ABORTED,
-		                  "boot: rank %d aborted the world",
-		                  boot->rank);
+		return ferry_boot_fail(boot, FERRY_ABORTED, boot->rank,
+		                       "boot: rank %d aborted the world",
+		                       boot->rank);
 	if (b->failed)
-		return ferry_fail(boot->ctx, FERRY_FABRIC,
-		                  "boot: an earlier call of the caller's "
-		                  "allgather failed");
+		return ferry_boot_fail(boot, FERRY_FABRIC, -1,
+		                       "boot: an earlier call of the caller's "
+		                       "allgather failed");
 	FERRY_TRY(sizes_agree(b, bytes));
 	return gather(b, in, out, bytes);
 }

@@ -21,8 +21,8 @@ static enum ferry_status allgather(struct ferry_boot *boot, const void *in,
 	(void)deadline_ns;
 	FERRY_TRY(ferry_boot_check_bytes(boot, bytes));
 	if (load_acquire_u32(&self->aborted))
-		return ferry_fail(boot->ctx, FERRY_ABORTED,
-		                  "boot: rank 0 aborted the world");
+		return ferry_boot_fail(boot, FERRY_ABORTED, 0,
+		                       "boot: rank 0 aborted the world");
 	memmove(out, in, bytes);
 	return FERRY_OK;
 }

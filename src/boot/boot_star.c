@@ -178,7 +178,7 @@ static void run(struct boot_star *b, bool (*done)(const struct ferry_spoke *),
 			return;
 		if (ferry_now_ns() >= end_ns) {
 			ferry_spoke_fail(
-				&b->spoke, FERRY_TIMEOUT,
+				&b->spoke, FERRY_TIMEOUT, 0,
 				"boot: rank 0 does not answer for %llu ms",
 				(unsigned long long)(ferry_now_ns() -
 			                             start_ns) /
@@ -241,8 +241,8 @@ static enum ferry_status allgather(struct ferry_boot *boot, const void *in,
 	pthread_mutex_unlock(&b->lock);
 	/* Once there is a failure, its record does not change any more. */
 	if (!result)
-		return ferry_fail(boot->ctx, b->spoke.failed, "%s",
-		                  b->spoke.text);
+		return ferry_boot_fail(boot, b->spoke.failed, b->spoke.root,
+		                       "%s", b->spoke.text);
 	memcpy(out, result, all_bytes);
 	free(result);
 	return FERRY_OK;
@@ -254,7 +254,7 @@ static void abort_all(struct ferry_boot *boot)
 
 	pthread_mutex_lock(&b->lock);
 	b->must_abort = !b->spoke.failed;
-	ferry_spoke_fail(&b->spoke, FERRY_ABORTED,
+	ferry_spoke_fail(&b->spoke, FERRY_ABORTED, boot->rank,
 	                 "boot: rank %d aborted the world", boot->rank);
 	step(b);
 	pthread_mutex_unlock(&b->lock);

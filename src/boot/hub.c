@@ -68,7 +68,7 @@ void ferry_hub_forget(struct ferry_hub *hub, struct ferry_hub_conn *conn)
 }
 
 void ferry_hub_fail(struct ferry_hub *hub, enum ferry_status status,
-                    const char *fmt, ...)
+                    int32_t root, const char *fmt, ...)
 {
 	va_list args;
 
@@ -78,6 +78,7 @@ void ferry_hub_fail(struct ferry_hub *hub, enum ferry_status status,
 	vsnprintf(hub->text, sizeof(hub->text), fmt, args);
 	va_end(args);
 	hub->failed = status;
+	hub->root = root;
 	if (!hub->complete && status != FERRY_TIMEOUT) {
 		hub->tell_ns = ferry_deadline_ns(FERRY_HUB_GATHER_MS);
 		if (hub->tell_ns > hub->deadline_ns)
@@ -123,7 +124,8 @@ static void fail_if_gone(struct ferry_hub *hub)
 		const int32_t r = (int32_t)(uint32_t)hub->deaths[i];
 
 		if (hub->absent[r])
-			ferry_hub_fail(hub, FERRY_PEER, "boot: rank %d %s", r,
+			ferry_hub_fail(hub, FERRY_PEER, r, "boot: rank %d %s",
+			               r,
 			               ferry_leave_text((enum ferry_leave)(
 					       hub->deaths[i] >> 32)));
 	}
@@ -150,7 +152,7 @@ static void member_gone(struct ferry_hub *hub, int32_t rank,
 	hub->gone[rank] = true;
 	hub->deaths[hub->n_deaths++] = (uint32_t)rank | (uint64_t)how << 32;
 	if (!hub->complete)
-		ferry_hub_fail(hub, FERRY_PEER,
+		ferry_hub_fail(hub, FERRY_PEER, rank,
 		               "boot: rank %d %s while others still came", rank,
 		               how == FERRY_LEAVE_CLOSED
 		                       ? "gave up"
@@ -178,7 +180,7 @@ void ferry_hub_malformed(struct ferry_hub *hub, struct ferry_hub_conn *conn)
 		ferry_hub_drop(hub, conn, "it does not speak this protocol");
 		return;
 	}
-	ferry_hub_fail(hub, FERRY_PROTO,
+	ferry_hub_fail(hub, FERRY_PROTO, conn->rank,
 	               "boot: rank %d (%s) sent a malformed message",
 	               conn->rank, conn->from);
 	ferry_hub_end(hub, conn, FERRY_LEAVE_DIED);
@@ -204,7 +206,7 @@ static void round_begin(struct ferry_hub *hub, int32_t rank, size_t bytes)
 	free(hub->gather);
 	hub->gather = malloc(bytes * (size_t)hub->n_ranks);
 	if (!hub->gather)
-		ferry_hub_fail(hub, FERRY_NOMEM,
+		ferry_hub_fail(hub, FERRY_NOMEM, -1,
 		               "boot: out of memory for %zu bytes of each of "
 		               "%d ranks",
 		               bytes, hub->n_ranks);
@@ -228,7 +230,7 @@ static void give(struct ferry_hub *hub, struct ferry_hub_conn *conn)
 	if (hub->n_absent == hub->n_ranks)
 		round_begin(hub, rank, bytes);
 	if (bytes != hub->bytes)
-		ferry_hub_fail(hub, FERRY_MISMATCH,
+		ferry_hub_fail(hub, FERRY_MISMATCH, rank,
 		               "boot: rank %d gave %zu bytes to an allgather, "
 		               "rank %d gave %zu",
 		               rank, bytes, hub->first, hub->bytes);
@@ -251,7 +253,7 @@ void ferry_hub_member(struct ferry_hub *hub, struct ferry_hub_conn *conn)
 		give(hub, conn);
 		return;
 	case FERRY_MSG_ABORT:
-		ferry_hub_fail(hub, FERRY_ABORTED,
+		ferry_hub_fail(hub, FERRY_ABORTED, conn->rank,
 		               "boot: rank %d aborted the world", conn->rank);
 		return;
 	default: /* BYE, or it would not have been allowed */
@@ -264,11 +266,11 @@ void ferry_hub_member(struct ferry_hub *hub, struct ferry_hub_conn *conn)
 static uint64_t absent_fail(struct ferry_hub *hub)
 {
 	char text[FERRY_ABSENCE_BYTES];
-
-	ferry_absence_text(
+	const int32_t root = ferry_absence_text(
 		text, &(struct ferry_absence){hub->absent, hub->n_ranks,
 	                                      hub->waiter, hub->patience_ms});
-	ferry_hub_fail(hub, FERRY_TIMEOUT, "%s", text);
+
+	ferry_hub_fail(hub, FERRY_TIMEOUT, root, "%s", text);
 	return UINT64_MAX;
 }
 

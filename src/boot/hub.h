@@ -74,6 +74,7 @@ struct ferry_hub {
 	int32_t n_deaths;
 	bool *gone; /* [n_ranks] */
 	enum ferry_status failed;
+	int32_t root;     /* rank that caused it, -1 */
 	uint64_t tell_ns; /* when the members are told at the latest */
 	char text[FERRY_TEXT_BYTES];
 };

@@ -5,10 +5,13 @@
 
 #include "hub.h"
 
-/* The first failure stays, and every member will be told. */
-__attribute__((format(printf, 3, 4))) void
-ferry_hub_fail(struct ferry_hub *hub, enum ferry_status status, const char *fmt,
-               ...);
+/*
+ * The first failure stays, and every member will be told; root: the rank that
+ * caused it, -1.
+ */
+__attribute__((format(printf, 4, 5))) void
+ferry_hub_fail(struct ferry_hub *hub, enum ferry_status status, int32_t root,
+               const char *fmt, ...);
 
 /*
  * Is it time to tell the members of the failure? One that is found while ranks

@@ -125,6 +125,7 @@ static bool has_come(const struct ferry_hub *hub, int32_t rank)
 static void proof(struct ferry_hub *hub, struct ferry_hub_conn *conn)
 {
 	const struct ferry_hello *h = &conn->hello;
+	const bool exists = h->rank >= 0 && h->rank < hub->n_ranks;
 	uint8_t mac[FERRY_SHA256_BYTES];
 
 	ferry_proof(mac, hub->secret, "peer", h, conn->nonce);
@@ -133,16 +134,16 @@ static void proof(struct ferry_hub *hub, struct ferry_hub_conn *conn)
 		return;
 	}
 	if (h->n_ranks != hub->n_ranks) {
-		ferry_hub_fail(hub, FERRY_MISMATCH,
+		ferry_hub_fail(hub, FERRY_MISMATCH, exists ? h->rank : -1,
 		               "boot: rank %d was started with %d ranks, rank "
 		               "0 with %d",
 		               h->rank, h->n_ranks, hub->n_ranks);
-		if (h->rank >= 0 && h->rank < hub->n_ranks)
+		if (exists)
 			ferry_hub_came(hub, h->rank);
 		refuse(hub, conn, FERRY_REFUSE_RANKS, (uint32_t)hub->n_ranks);
 		return;
 	}
-	if (h->rank < 0 || h->rank >= hub->n_ranks) {
+	if (!exists) {
 		refuse(hub, conn, FERRY_REFUSE_RANGE, 0);
 		return;
 	}

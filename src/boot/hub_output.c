@@ -49,7 +49,8 @@ static bool put_next(struct ferry_hub *hub, struct ferry_hub_conn *conn)
 	           ferry_hub_may_tell(hub, ferry_now_ns())) {
 		ferry_conn_put(conn,
 		               ferry_msg_head(FERRY_MSG_FAIL, strlen(hub->text),
-		                              (uint64_t)-hub->failed),
+		                              ferry_msg_failure(hub->failed,
+		                                                hub->root)),
 		               hub->text);
 		conn->told_failure = true;
 	} else {

@@ -13,7 +13,8 @@
  *	GIVE time left, bytes      ->
  *	                           <- RESULT bytes of all ranks
  *	ABORT, BYE                 ->
- *	                           <- DEAD rank; FAIL status, text: at any time
+ *	                           <- DEAD rank; FAIL status, root, text: at
+ *	                              any time
  */
 #ifndef FERRY_MESSAGE_H
 #define FERRY_MESSAGE_H
@@ -25,7 +26,7 @@
 
 enum {
 	FERRY_MSG_MAGIC = 0x79727246,
-	FERRY_BOOT_PROTOCOL = 1, /* changes with anything in this file */
+	FERRY_BOOT_PROTOCOL = 2, /* changes with anything in this file */
 	FERRY_NONCE_BYTES = 32,
 	FERRY_TEXT_BYTES = sizeof(((struct ferry_error *)0)->text),
 };
@@ -40,7 +41,7 @@ enum ferry_msg_type {
 	FERRY_MSG_GIVE,   /* arg: round */
 	FERRY_MSG_RESULT, /* arg: round */
 	FERRY_MSG_DEAD,   /* arg: rank, enum ferry_leave above bit 32 */
-	FERRY_MSG_FAIL,   /* arg: -status; body: text without 0 */
+	FERRY_MSG_FAIL,   /* arg: ferry_msg_failure; body: text without 0 */
 	FERRY_MSG_ABORT,
 	FERRY_MSG_BYE,
 };
@@ -84,6 +85,12 @@ static inline struct ferry_msg ferry_msg_head(enum ferry_msg_type type,
                                               uint64_t bytes, uint64_t arg)
 {
 	return (struct ferry_msg){FERRY_MSG_MAGIC, type, bytes, arg};
+}
+
+/* -status, and the rank that caused it + 1 above bit 32; -1: nobody did. */
+static inline uint64_t ferry_msg_failure(enum ferry_status status, int32_t root)
+{
+	return (uint32_t)-status | (uint64_t)(uint32_t)(root + 1) << 32;
 }
 
 /* One message in the making. Zeroed to begin with. */

@@ -35,8 +35,21 @@ void ferry_rank_list(char text[FERRY_RANK_LIST_BYTES], const bool *listed,
 	         n_listed == 1 ? "" : "s", list);
 }
 
-void ferry_absence_text(char text[FERRY_ABSENCE_BYTES],
-                        const struct ferry_absence *absence)
+/* The rank that alone is absent, or -1. */
+static int32_t only(const struct ferry_absence *absence)
+{
+	int32_t rank = -1, n = 0;
+
+	for (int32_t r = 0; r < absence->n_ranks; r++)
+		if (absence->absent[r]) {
+			rank = r;
+			n++;
+		}
+	return n == 1 ? rank : -1;
+}
+
+int32_t ferry_absence_text(char text[FERRY_ABSENCE_BYTES],
+                           const struct ferry_absence *absence)
 {
 	char list[FERRY_RANK_LIST_BYTES];
 
@@ -49,4 +62,5 @@ void ferry_absence_text(char text[FERRY_ABSENCE_BYTES],
 		snprintf(text, FERRY_ABSENCE_BYTES,
 		         "boot: rank %d came when its time was over, before %s",
 		         absence->waiter, list);
+	return absence->patience_ms ? only(absence) : absence->waiter;
 }

@@ -23,7 +23,8 @@ struct ferry_absence {
 
 enum { FERRY_ABSENCE_BYTES = FERRY_RANK_LIST_BYTES + 80 };
 
-void ferry_absence_text(char text[FERRY_ABSENCE_BYTES],
-                        const struct ferry_absence *absence);
+/* Returns the rank to blame; -1: there are several. */
+int32_t ferry_absence_text(char text[FERRY_ABSENCE_BYTES],
+                           const struct ferry_absence *absence);
 
 #endif

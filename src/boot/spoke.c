@@ -22,7 +22,7 @@ void ferry_spoke_destroy(struct ferry_spoke *spoke)
 }
 
 void ferry_spoke_fail(struct ferry_spoke *spoke, enum ferry_status status,
-                      const char *fmt, ...)
+                      int32_t root, const char *fmt, ...)
 {
 	va_list args;
 
@@ -32,6 +32,7 @@ void ferry_spoke_fail(struct ferry_spoke *spoke, enum ferry_status status,
 	vsnprintf(spoke->text, sizeof(spoke->text), fmt, args);
 	va_end(args);
 	spoke->failed = status;
+	spoke->root = root;
 }
 
 void ferry_spoke_end(struct ferry_spoke *spoke, enum ferry_leave how)
@@ -39,14 +40,14 @@ void ferry_spoke_end(struct ferry_spoke *spoke, enum ferry_leave how)
 	if (!spoke->gone[0])
 		spoke->gone[0] = (uint8_t)(1 + how);
 	ferry_spoke_fail(
-		spoke, FERRY_PEER, "boot: rank 0 %s",
+		spoke, FERRY_PEER, 0, "boot: rank 0 %s",
 		ferry_leave_text((enum ferry_leave)(spoke->gone[0] - 1)));
 }
 
-static bool is_failure(uint64_t minus_status)
+static bool is_failure(uint32_t minus_status)
 {
 	switch (minus_status) {
-#define CASE(name, value, text) case (uint64_t) - (int64_t)(value):
+#define CASE(name, value, text) case (uint32_t) - (value):
 		FERRY_STATUS_MAP(CASE)
 #undef CASE
 		return minus_status != 0;
@@ -85,7 +86,9 @@ static bool allowed(const void *arg, const struct ferry_msg *head)
 		       (uint32_t)head->arg < (uint32_t)spoke->n_ranks &&
 		       head->arg >> 32 <= FERRY_LEAVE_SILENT;
 	case FERRY_MSG_FAIL:
-		return head->bytes < FERRY_TEXT_BYTES && is_failure(head->arg);
+		return head->bytes < FERRY_TEXT_BYTES &&
+		       is_failure((uint32_t)head->arg) &&
+		       head->arg >> 32 <= (uint32_t)spoke->n_ranks;
 	default:
 		return false;
 	}
@@ -112,9 +115,9 @@ static void message(struct ferry_spoke *spoke)
 		return;
 	default:
 		ferry_spoke_fail(
-			spoke, (enum ferry_status) - (int64_t)reader->head.arg,
-			"%.*s", (int)reader->head.bytes,
-			(const char *)reader->body);
+			spoke, (enum ferry_status) - (int32_t)reader->head.arg,
+			(int32_t)(reader->head.arg >> 32) - 1, "%.*s",
+			(int)reader->head.bytes, (const char *)reader->body);
 		return;
 	}
 }
@@ -128,12 +131,12 @@ void ferry_spoke_input(struct ferry_spoke *spoke, const uint8_t *data,
 			&spoke->reader, &data, &n_data, allowed, spoke, &ready);
 
 		if (status == FERRY_NOMEM)
-			ferry_spoke_fail(spoke, status,
+			ferry_spoke_fail(spoke, status, -1,
 			                 "boot: out of memory for %zu bytes "
 			                 "from rank 0",
 			                 spoke->expected);
 		if (status == FERRY_PROTO)
-			ferry_spoke_fail(spoke, status,
+			ferry_spoke_fail(spoke, status, 0,
 			                 "boot: rank 0 sent a malformed "
 			                 "message");
 		if (status != FERRY_OK)

@@ -18,6 +18,7 @@ struct ferry_spoke {
 	uint8_t *result; /* malloc'ed, once it is here */
 	uint8_t *gone;   /* [n_ranks] 1 + enum ferry_leave, 0: here */
 	enum ferry_status failed;
+	int32_t root; /* rank that caused it, -1 */
 	char text[FERRY_TEXT_BYTES];
 };
 
@@ -30,9 +31,9 @@ void ferry_spoke_input(struct ferry_spoke *spoke, const uint8_t *data,
 /* The connection to rank 0 has ended. */
 void ferry_spoke_end(struct ferry_spoke *spoke, enum ferry_leave how);
 
-/* The first failure stays. */
-__attribute__((format(printf, 3, 4))) void
+/* The first failure stays; root: the rank that caused it, -1. */
+__attribute__((format(printf, 4, 5))) void
 ferry_spoke_fail(struct ferry_spoke *spoke, enum ferry_status status,
-                 const char *fmt, ...);
+                 int32_t root, const char *fmt, ...);
 
 #endif

@@ -36,6 +36,7 @@ struct session {
 	uint8_t *buffer[2];
 	size_t buffer_bytes[2];
 	enum ferry_status failed; /* of this and every later round */
+	int32_t root;             /* rank that caused it, -1 */
 	char text[sizeof(((struct ferry_error *)0)->text)];
 };
 
@@ -136,9 +137,9 @@ void ferry_team_destroy(struct ferry_team *team)
 }
 
 /* Ends this round and every later one for all ranks; the first reason stays. */
-__attribute__((format(printf, 4, 5))) static void
+__attribute__((format(printf, 5, 6))) static void
 session_fail(struct ferry_team *team, struct session *s,
-             enum ferry_status status, const char *fmt, ...)
+             enum ferry_status status, int32_t root, const char *fmt, ...)
 {
 	va_list args;
 
@@ -148,6 +149,7 @@ session_fail(struct ferry_team *team, struct session *s,
 	vsnprintf(s->text, sizeof(s->text), fmt, args);
 	va_end(args);
 	s->failed = status;
+	s->root = root;
 	pthread_cond_broadcast(&team->changed);
 }
 
@@ -156,7 +158,8 @@ static void fail_if_gone(struct ferry_team *team, struct session *s)
 {
 	for (int32_t r = 0; s->n_gone && r < team->n_ranks; r++)
 		if (s->absent[r] && s->gone[r])
-			session_fail(team, s, FERRY_PEER, "boot: rank %d %s", r,
+			session_fail(team, s, FERRY_PEER, r, "boot: rank %d %s",
+			             r,
 			             s->gone[r] == DIED ? "died"
 			                                : "closed its world");
 }
@@ -186,13 +189,13 @@ static void arrive(struct boot_team *b, const void *in, size_t bytes)
 		s->bytes = bytes;
 		s->first = rank;
 		if (!buffer_reserve(s, bytes * (size_t)team->n_ranks))
-			session_fail(team, s, FERRY_NOMEM,
+			session_fail(team, s, FERRY_NOMEM, -1,
 			             "boot: out of memory for %zu bytes of "
 			             "each of %d ranks",
 			             bytes, team->n_ranks);
 	}
 	if (bytes != s->bytes)
-		session_fail(team, s, FERRY_MISMATCH,
+		session_fail(team, s, FERRY_MISMATCH, rank,
 		             "boot: rank %d gave %zu bytes to an allgather, "
 		             "rank %d gave %zu",
 		             rank, bytes, s->first, s->bytes);
@@ -212,11 +215,12 @@ static void arrive(struct boot_team *b, const void *in, size_t bytes)
 static void fail_late(struct boot_team *b, uint64_t patience_ns)
 {
 	char text[FERRY_ABSENCE_BYTES];
+	const int32_t root = ferry_absence_text(
+		text,
+		&(struct ferry_absence){b->session->absent, b->team->n_ranks,
+	                                b->boot.rank, patience_ns / 1000000});
 
-	ferry_absence_text(text, &(struct ferry_absence){
-					 b->session->absent, b->team->n_ranks,
-					 b->boot.rank, patience_ns / 1000000});
-	session_fail(b->team, b->session, FERRY_TIMEOUT, "%s", text);
+	session_fail(b->team, b->session, FERRY_TIMEOUT, root, "%s", text);
 }
 
 static enum ferry_status allgather(struct ferry_boot *boot, const void *in,
@@ -232,8 +236,8 @@ static enum ferry_status allgather(struct ferry_boot *boot, const void *in,
 	pthread_mutex_lock(&b->team->lock);
 	const uint64_t round = s->round;
 	if (s->gone[boot->rank] == DIED)
-		session_fail(b->team, s, FERRY_PEER, "boot: rank %d died",
-		             boot->rank);
+		session_fail(b->team, s, FERRY_PEER, boot->rank,
+		             "boot: rank %d died", boot->rank);
 	if (!s->failed)
 		arrive(b, in, bytes);
 	while (s->round == round && !s->failed)
@@ -245,10 +249,11 @@ static enum ferry_status allgather(struct ferry_boot *boot, const void *in,
 	const uint8_t *result = s->buffer[round & 1];
 	const enum ferry_status status =
 		s->round == round ? s->failed : FERRY_OK;
+	const int32_t root = s->root;
 	memcpy(text, s->text, sizeof(text));
 	pthread_mutex_unlock(&b->team->lock);
 	if (status != FERRY_OK)
-		return ferry_fail(boot->ctx, status, "%s", text);
+		return ferry_boot_fail(boot, status, root, "%s", text);
 	memcpy(out, result, bytes * (size_t)boot->n_ranks);
 	return FERRY_OK;
 }
@@ -258,7 +263,7 @@ static void abort_all(struct ferry_boot *boot)
 	struct boot_team *b = (struct boot_team *)boot;
 
 	pthread_mutex_lock(&b->team->lock);
-	session_fail(b->team, b->session, FERRY_ABORTED,
+	session_fail(b->team, b->session, FERRY_ABORTED, boot->rank,
 	             "boot: rank %d aborted the world", boot->rank);
 	pthread_mutex_unlock(&b->team->lock);
 }

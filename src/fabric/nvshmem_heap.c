@@ -83,8 +83,8 @@ static enum ferry_status alloc_all(struct ferry_nvshmem_fabric *f, size_t bytes,
 	int32_t n_got = 0;
 
 	f->lost = true;
-	told = ferry_boot_allgather(world->boot, &own, all, sizeof(own),
-	                            deadline);
+	told = world->boot->ops->allgather(world->boot, &own, all, sizeof(own),
+	                                   deadline);
 	if (told != FERRY_OK)
 		return status != FERRY_OK ? status : told;
 	for (int32_t r = 0; r < world->n_ranks; r++)

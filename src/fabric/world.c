@@ -340,6 +340,7 @@ enum ferry_status ferry_world_allgather(struct ferry_world *world,
 		return ferry_fail(NULL, FERRY_INVAL,
 		                  "world_allgather: world is NULL");
 	FERRY_TRY(check_allgather(world, in, out, bytes));
-	return ferry_boot_allgather(world->boot, in, out, bytes,
-	                            ferry_deadline_ns(world->open_timeout_ms));
+	return world->boot->ops->allgather(
+		world->boot, in, out, bytes,
+		ferry_deadline_ns(world->open_timeout_ms));
 }

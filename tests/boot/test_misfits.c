@@ -309,7 +309,7 @@ static void no_proof(struct rank *rank)
 static void new_protocol(struct rank *rank)
 {
 	visit_impostor(rank, answer_new_protocol, FERRY_MISMATCH,
-	               "boot: rank 0 speaks boot protocol 9, rank 1 speaks 1: "
+	               "boot: rank 0 speaks boot protocol 9, rank 1 speaks 2: "
 	               "the library versions differ");
 }
 

@@ -299,7 +299,7 @@ static void wrong_protocol(const char *where)
 static void test_wrong_protocol(void **state)
 {
 	(void)state;
-	run_attack(wrong_protocol, "another boot protocol (2, not 1)");
+	run_attack(wrong_protocol, "another boot protocol (3, not 2)");
 }
 
 static void wrong_rank(const char *where)

@@ -183,7 +183,7 @@ static void strangers(struct rank *rank)
 	check_log(b, "boot: stranger 10.77.0.3:",
 	          "it does not know the job secret (says it is rank 2 of 77)");
 	check_log(b, "boot: stranger 10.77.0.3:",
-	          "another boot protocol (2, not 1)");
+	          "another boot protocol (3, not 2)");
 	check_log(b, "boot: stranger 10.77.0.3:", "its rank is out of range");
 	check_log(b, "boot: stranger 10.77.0.3:", "its rank is taken");
 	check_log(b, "boot: stranger 10.77.0.4:", "it took too long");
