@@ -156,11 +156,9 @@ static enum ferry_status take_memory(struct ferry_engine *e)
 	void *local = NULL;
 
 	FERRY_TRY(cuda_fail(e, (int)open_stream(&e->stream), "a stream"));
-	FERRY_TRY(cuda_fail(e,
-	                    (int)ferry_cuda_pin(moe->world->gpu, &e->pinned,
-	                                        sizeof(*e->host)),
-	                    "pinned memory"));
-	e->host = e->pinned.p;
+	FERRY_TRY(ferry_gpu_alloc_host(&moe->world->ctx, moe->world->gpu,
+	                               sizeof(*e->host), &e->pinned));
+	e->host = ferry_gpu_address(e->pinned);
 	FERRY_TRY(cuda_fail(
 		e, (int)ferry_cuda_take(&local, sizeof(*e->local), e->stream),
 		"memory"));
@@ -230,10 +228,8 @@ static enum ferry_status open_steps(struct ferry_engine *e)
 	status = take_memory(e);
 	if (status == FERRY_OK) {
 		fill_channel(e, channel);
-		status = cuda_fail(e,
-		                   ferry_cuda_net_take(&e->net, e->moe, channel,
-		                                       e->stream),
-		                   "mapping memory of the network");
+		status = ferry_cuda_net_take(&e->net, e->moe, channel,
+		                             e->stream);
 	}
 	if (status == FERRY_OK)
 		status = load_kernels(e);
@@ -256,7 +252,7 @@ static void free_memory(struct ferry_engine *e)
 	}
 	ferry_cuda_placements_destroy(&e->placements);
 	ferry_cuda_give(e->local, e->stream);
-	ferry_cuda_unpin(e->moe->world->gpu, &e->pinned);
+	ferry_gpu_free(e->moe->world->gpu, e->pinned);
 	ferry_cuda_net_give(&e->net, e->moe, e->stream);
 	if (e->stream)
 		(void)cudaStreamDestroy(e->stream);

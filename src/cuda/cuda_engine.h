@@ -36,7 +36,7 @@ struct ferry_engine {
 	struct ferry_cuda_host *host;        /* in `pinned` */
 	struct ferry_cuda_local *local;      /* on the device */
 	struct cuda_placements placements;
-	struct cuda_pinned pinned;
+	struct ferry_gpu_memory *pinned;
 	struct cuda_net net; /* of a channel over several hosts */
 	cudaStream_t stream; /* for memory and copies */
 	/* cuda_watch.c */

@@ -7,17 +7,24 @@
 
 enum { MAX_PUT_BYTES = 1 << 30 /* of NVSHMEM: a length has 32 bits here */ };
 
-/* Control and data of the mirror lie side by side. */
+/*
+ * Control and data of the mirror lie side by side. A process's is a file that
+ * others of the host map: it is registered.
+ */
 static cudaError_t map_mirror(struct cuda_net *net,
                               const struct ferry_segment *mirror,
                               unsigned char **address)
 {
 	struct ferry_mem *mem = mirror->mem;
 	void *device = NULL;
-	cudaError_t error = cudaHostRegister(
+	cudaError_t error;
+
+	*address = mem->control;
+	if (mem->is_gpus)
+		return cudaSuccess;
+	error = cudaHostRegister(
 		mem->control, mem->control_bytes + mem->data_bytes,
 		cudaHostRegisterMapped | cudaHostRegisterPortable);
-
 	if (error != cudaSuccess)
 		return error;
 	net->registered = mem->control;
@@ -49,30 +56,44 @@ static void take_heap(const struct ferry_moe *moe,
 	n->first_far = first_far(channel);
 }
 
-int ferry_cuda_net_take(struct cuda_net *net, const struct ferry_moe *moe,
-                        struct ferry_cuda_channel *channel, cudaStream_t stream)
+/* The mirror, the ring, tickets. */
+static enum ferry_status take_all(struct cuda_net *net,
+                                  const struct ferry_moe *moe,
+                                  cudaStream_t stream, unsigned char **base)
 {
-	const struct ferry_segment *mirror = moe->mirror;
-	struct ferry_cuda_net *n = &channel->net;
-	unsigned char *base = NULL;
+	struct ferry_world *world = moe->world;
 	cudaError_t error;
 
-	if (!mirror)
-		return cudaSuccess;
-	if (ferry_nvshmem_of(moe->world)) {
-		take_heap(moe, channel);
-		return cudaSuccess;
-	}
-	error = map_mirror(net, mirror, &base);
-	if (error == cudaSuccess)
-		error = ferry_cuda_pin(moe->world->gpu, &net->ring,
-		                       sizeof(struct ferry_net_ring));
+	FERRY_TRY(ferry_gpu_alloc_host(&world->ctx, world->gpu,
+	                               sizeof(struct ferry_net_ring),
+	                               &net->ring));
+	error = map_mirror(net, moe->mirror, base);
 	if (error == cudaSuccess)
 		error = ferry_cuda_take(&net->tickets,
 		                        sizeof(struct ferry_net_tickets),
 		                        stream);
-	if (error != cudaSuccess)
-		return (int)error;
+	if (error == cudaSuccess)
+		return FERRY_OK;
+	return ferry_cuda_fail(&world->ctx, error,
+	                       "moe_open: mapping memory of the network");
+}
+
+enum ferry_status ferry_cuda_net_take(struct cuda_net *net,
+                                      const struct ferry_moe *moe,
+                                      struct ferry_cuda_channel *channel,
+                                      cudaStream_t stream)
+{
+	const struct ferry_segment *mirror = moe->mirror;
+	struct ferry_cuda_net *n = &channel->net;
+	unsigned char *base = NULL;
+
+	if (!mirror)
+		return FERRY_OK;
+	if (ferry_nvshmem_of(moe->world)) {
+		take_heap(moe, channel);
+		return FERRY_OK;
+	}
+	FERRY_TRY(take_all(net, moe, stream, &base));
 	net->proxy.out_offset = ferry_net_out_offset(&moe->window);
 	net->proxy.out_bytes = ferry_net_out_fill(channel);
 	n->in = base + mirror->data_offset;
@@ -82,19 +103,19 @@ int ferry_cuda_net_take(struct cuda_net *net, const struct ferry_moe *moe,
 	                                         mirror->counters_offset +
 	                                         mirror->first_signal *
 	                                                 sizeof(uint64_t));
-	n->port = net->ring.p;
+	n->port = ferry_gpu_address(net->ring);
 	n->port_local = net->tickets;
 	n->max_put = ferry_segment_max_put(moe->mirror);
 	n->first_far = first_far(channel);
-	return cudaSuccess;
+	return FERRY_OK;
 }
 
 enum ferry_status ferry_cuda_net_start(struct cuda_net *net,
                                        const struct ferry_moe *moe)
 {
-	if (!net->ring.p) /* there is no mirror, or it needs no proxy */
+	if (!net->ring) /* there is no mirror, or it needs no proxy */
 		return FERRY_OK;
-	net->proxy.ring = net->ring.p;
+	net->proxy.ring = ferry_gpu_address(net->ring);
 	net->proxy.mirror = moe->mirror;
 	net->proxy.segment = moe->segment;
 	net->proxy.in_bytes = moe->window.bytes;
@@ -105,7 +126,8 @@ void ferry_cuda_net_give(struct cuda_net *net, const struct ferry_moe *moe,
                          cudaStream_t stream)
 {
 	ferry_cuda_give(net->tickets, stream);
-	ferry_cuda_unpin(moe->world->gpu, &net->ring);
+	ferry_gpu_free(moe->world->gpu, net->ring);
+	net->ring = NULL;
 	if (net->registered)
 		(void)cudaHostUnregister(net->registered);
 	net->registered = NULL;

@@ -13,19 +13,20 @@
 struct ferry_moe;
 
 struct cuda_net {
-	struct cuda_pinned ring;
+	struct ferry_gpu_memory *ring;
 	void *tickets;    /* of the GPU */
-	void *registered; /* the mirror, NULL: not mapped yet */
+	void *registered; /* the mirror, NULL: it is not */
 	struct ferry_net_proxy proxy;
 };
 
 /*
  * Fills channel->net, where moe has a mirror. On the current device. What was
- * made is there also when it fails; a CUDA error, 0: none.
+ * made is there also when it fails. Errors: NOMEM, CUDA.
  */
-int ferry_cuda_net_take(struct cuda_net *net, const struct ferry_moe *moe,
-                        struct ferry_cuda_channel *channel,
-                        cudaStream_t stream);
+enum ferry_status ferry_cuda_net_take(struct cuda_net *net,
+                                      const struct ferry_moe *moe,
+                                      struct ferry_cuda_channel *channel,
+                                      cudaStream_t stream);
 /* The proxy; nothing to do without a mirror. */
 enum ferry_status ferry_cuda_net_start(struct cuda_net *net,
                                        const struct ferry_moe *moe);

@@ -8,6 +8,10 @@
  * still write to it, and it may be late to attach. References are given out
  * when all have attached or none has: a team's allgather ends the same way on
  * all ranks.
+ *
+ * In a world of GPUs control alone comes from here, but for the mirrors of
+ * channels over several hosts: what has data is the GPU's to load and store,
+ * where it can make such memory.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -26,6 +30,7 @@ enum { SCORE = 100 };
 
 /* Memory of one rank, known to all. */
 struct block {
+	struct ferry_gpu_memory *memory; /* NULL: pages */
 	void *base;
 	size_t bytes;
 	uint32_t n_refs;
@@ -91,37 +96,58 @@ static void close_local(struct ferry_fabric *fabric)
 	free(fabric);
 }
 
-static void block_free(struct block *block)
+static void block_free(const struct ferry_world *world, struct block *block)
 {
-	munmap(block->base, block->bytes);
+	if (block->memory)
+		ferry_gpu_free(world->gpu, block->memory);
+	else
+		munmap(block->base, block->bytes);
 	free(block);
 }
 
-static enum ferry_status block_new(struct ferry_world *world, size_t bytes,
-                                   struct block **block)
+static enum ferry_status map_pages(struct ferry_world *world, struct block *b)
 {
-	struct block *b;
-	void *base;
 	int err;
 
-	FERRY_TRY(ferry_backing_check(&world->ctx, "local", bytes));
-	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-	            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (base == MAP_FAILED)
+	b->base = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE,
+	               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (b->base == MAP_FAILED)
 		return ferry_fail_errno(&world->ctx, FERRY_NOMEM, errno,
-		                        "local: mmap of %zu bytes", bytes);
-	err = ferry_backing_populate(base, bytes);
+		                        "local: mmap of %zu bytes", b->bytes);
+	err = ferry_backing_populate(b->base, b->bytes);
+	if (!err || err == EINVAL)
+		return FERRY_OK;
+	munmap(b->base, b->bytes);
+	return ferry_fail_errno(&world->ctx, FERRY_NOMEM, err,
+	                        "local: %zu bytes", b->bytes);
+}
+
+static enum ferry_status map_for_gpu(struct ferry_world *world, struct block *b)
+{
+	FERRY_TRY(ferry_gpu_alloc_host(&world->ctx, world->gpu, b->bytes,
+	                               &b->memory));
+	b->base = ferry_gpu_address(b->memory);
+	return FERRY_OK;
+}
+
+static enum ferry_status block_new(struct ferry_world *world, size_t bytes,
+                                   bool for_gpu, struct block **block)
+{
+	enum ferry_status status;
+	struct block *b;
+
+	FERRY_TRY(ferry_backing_check(&world->ctx, "local", bytes));
 	b = calloc(1, sizeof(*b));
-	if (!b || (err && err != EINVAL)) {
-		munmap(base, bytes);
-		free(b);
-		return ferry_fail_errno(&world->ctx, FERRY_NOMEM,
-		                        err ? err : ENOMEM, "local: %zu bytes",
-		                        bytes);
-	}
-	b->base = base;
+	if (!b)
+		return ferry_fail(&world->ctx, FERRY_NOMEM,
+		                  "local: record of a memory");
 	b->bytes = bytes;
 	b->n_refs = (uint32_t)world->n_ranks;
+	status = for_gpu ? map_for_gpu(world, b) : map_pages(world, b);
+	if (status != FERRY_OK) {
+		free(b);
+		return status;
+	}
 	*block = b;
 	return FERRY_OK;
 }
@@ -132,6 +158,8 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric,
                                     uint8_t handle[FERRY_HANDLE_BYTES])
 {
 	struct ferry_world *world = fabric->world;
+	const bool for_gpu = world->gpu && data_bytes > 0 &&
+	                     ferry_gpu_has_host_memory(world->gpu);
 	struct local_mem *m = calloc(1, sizeof(*m));
 	enum ferry_status status;
 
@@ -143,7 +171,8 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric,
 		                    "local: addresses of %d peers",
 		                    world->n_ranks);
 	else
-		status = block_new(world, control_bytes + data_bytes, &m->own);
+		status = block_new(world, control_bytes + data_bytes, for_gpu,
+		                   &m->own);
 	if (status != FERRY_OK) {
 		if (m)
 			free(m->blocks);
@@ -153,6 +182,7 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric,
 	ferry_mem_init(&m->mem, fabric, control_bytes, data_bytes);
 	m->mem.control = m->own->base;
 	m->mem.data = (unsigned char *)m->own->base + control_bytes;
+	m->mem.is_gpus = for_gpu;
 	memcpy(handle, &m->own, sizeof(m->own));
 	*mem = &m->mem;
 	return FERRY_OK;
@@ -175,13 +205,14 @@ static enum ferry_status mem_attach(struct ferry_mem *mem,
 
 static void mem_destroy(struct ferry_mem *mem)
 {
+	const struct ferry_world *world = mem->fabric->world;
 	struct local_mem *m = local(mem);
 
 	if (!m->attached)
-		block_free(m->own);
+		block_free(world, m->own);
 	for (int32_t r = 0; m->attached && r < n_ranks(mem); r++)
 		if (sub_seq_u32(&m->blocks[r]->n_refs, 1) == 1)
-			block_free(m->blocks[r]);
+			block_free(world, m->blocks[r]);
 	free(m->blocks);
 	free(m);
 }

@@ -54,6 +54,7 @@ struct ferry_mem {
 	uint32_t fan_end;
 	void *control; /* own, page aligned */
 	void *data;    /* own, page aligned; an address of device on a GPU */
+	bool is_gpus;  /* of the host, and kernels use it at its address */
 };
 
 /* What every fabric's mem_create fills in alike. */

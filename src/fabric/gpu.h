@@ -69,6 +69,18 @@ struct ferry_gpu_memory;
 enum ferry_status ferry_gpu_alloc(struct ferry_ctx *ctx,
                                   const struct ferry_gpu *gpu, size_t bytes,
                                   struct ferry_gpu_memory **memory);
+/*
+ * New memory of the host, zeroed, that kernels of this GPU use at the same
+ * address. Neither this nor its ferry_gpu_free waits for kernels; to unregister
+ * pages of the host waits for all of the process, and until it returns no
+ * thread launches one (dev/cuda-host.md). Errors: NOMEM, CUDA.
+ */
+enum ferry_status ferry_gpu_alloc_host(struct ferry_ctx *ctx,
+                                       const struct ferry_gpu *gpu,
+                                       size_t bytes,
+                                       struct ferry_gpu_memory **memory);
+/* Is that promised for any size? Small ones are had where it is not, too. */
+bool ferry_gpu_has_host_memory(const struct ferry_gpu *gpu);
 /* A descriptor by which other processes can map it; to be closed. */
 enum ferry_status ferry_gpu_export(struct ferry_ctx *ctx,
                                    const struct ferry_gpu *gpu,

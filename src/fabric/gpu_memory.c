@@ -3,17 +3,18 @@
  * Memory of a GPU that others map: physical pages and addresses apart (CUDA's
  * virtual memory management). The driver counts who has the pages, so that
  * neither a close nor a crash takes them from under somebody's stores. Also
- * the copies of the host.
+ * memory of the host, made the same way.
  */
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "../core/bits.h"
 #include "cuda_call.h"
 
 struct ferry_gpu_memory {
-	CUmemGenericAllocationHandle handle;
-	CUdeviceptr address; /* 0: not mapped */
+	CUmemGenericAllocationHandle handle; /* 0: no pages */
+	CUdeviceptr address;                 /* 0: not mapped */
 	size_t bytes;
 	bool is_mapped;
 };
@@ -36,26 +37,45 @@ static CUmemAllocationProp properties(const struct ferry_gpu *gpu)
 	};
 }
 
-static enum ferry_status granularity(struct ferry_ctx *ctx,
-                                     const struct ferry_gpu *gpu, size_t *bytes)
+static int attribute(const struct ferry_gpu *gpu, CUdevice_attribute which)
 {
-	const CUmemAllocationProp prop = properties(gpu);
-	const CUresult result = gpu->driver.MemGetAllocationGranularity(
-		bytes, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+	int value = 0;
 
-	if (result == CUDA_SUCCESS)
-		return FERRY_OK;
-	return ferry_cuda_fail(ctx, (cudaError_t)result,
-	                       "p2p: granularity of memory of GPU %d",
-	                       gpu->device);
+	(void)gpu->driver.DeviceGetAttribute(&value, which, gpu->device);
+	return value;
 }
 
-/* Lets kernels and copies of this GPU, and of no other, use the addresses. */
+bool ferry_gpu_has_host_memory(const struct ferry_gpu *gpu)
+{
+	return attribute(
+		gpu,
+		CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+}
+
+/* Of the node nearest to the GPU: -1 where the system knows of none. */
+static CUmemAllocationProp host_properties(const struct ferry_gpu *gpu)
+{
+	const int node = attribute(gpu, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
+	CUmemAllocationProp prop = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_HOST},
+	};
+
+	if (ferry_gpu_has_host_memory(gpu))
+		prop.location = (CUmemLocation){
+			.type = CU_MEM_LOCATION_TYPE_HOST_NUMA,
+			.id = node < 0 ? 0 : node,
+		};
+	return prop;
+}
+
+/* Lets whoever is at `where`, and nobody else yet, use the addresses. */
 static CUresult grant(const struct ferry_gpu *gpu,
-                      const struct ferry_gpu_memory *memory)
+                      const struct ferry_gpu_memory *memory,
+                      CUmemLocation where)
 {
 	const CUmemAccessDesc access = {
-		.location = location(gpu),
+		.location = where,
 		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
 	};
 
@@ -63,7 +83,7 @@ static CUresult grant(const struct ferry_gpu *gpu,
 	                                1);
 }
 
-/* Gives the pages of memory->handle an address. */
+/* Gives the pages of memory->handle an address, for this GPU. */
 static CUresult map(const struct ferry_gpu *gpu,
                     struct ferry_gpu_memory *memory)
 {
@@ -77,9 +97,10 @@ static CUresult map(const struct ferry_gpu *gpu,
 	if (result != CUDA_SUCCESS)
 		return result;
 	memory->is_mapped = true;
-	return grant(gpu, memory);
+	return grant(gpu, memory, location(gpu));
 }
 
+/* As far as it was made. */
 static void unmap(const struct ferry_gpu *gpu, struct ferry_gpu_memory *memory)
 {
 	if (memory->is_mapped)
@@ -87,7 +108,8 @@ static void unmap(const struct ferry_gpu *gpu, struct ferry_gpu_memory *memory)
 	if (memory->address)
 		(void)gpu->driver.MemAddressFree(memory->address,
 		                                 memory->bytes);
-	(void)gpu->driver.MemRelease(memory->handle);
+	if (memory->handle)
+		(void)gpu->driver.MemRelease(memory->handle);
 	free(memory);
 }
 
@@ -117,53 +139,94 @@ static cudaError_t zero(const struct ferry_gpu *gpu,
 	return cudaStreamSynchronize(gpu->stream);
 }
 
-static enum ferry_status alloc(struct ferry_ctx *ctx,
-                               const struct ferry_gpu *gpu, size_t bytes,
-                               struct ferry_gpu_memory **memory)
+/* Pages with an address; what was made is there also when it fails. */
+static cudaError_t make(const struct ferry_gpu *gpu,
+                        const CUmemAllocationProp *prop, size_t bytes,
+                        struct ferry_gpu_memory *m)
+{
+	size_t grain;
+	CUresult result = gpu->driver.MemGetAllocationGranularity(
+		&grain, prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+
+	if (result != CUDA_SUCCESS)
+		return (cudaError_t)result;
+	m->bytes = round_up(bytes, grain);
+	result = gpu->driver.MemCreate(&m->handle, m->bytes, prop, 0);
+	if (result == CUDA_SUCCESS)
+		result = map(gpu, m);
+	return (cudaError_t)result;
+}
+
+static cudaError_t make_on_gpu(const struct ferry_gpu *gpu, size_t bytes,
+                               struct ferry_gpu_memory *m)
 {
 	const CUmemAllocationProp prop = properties(gpu);
+	const cudaError_t error = make(gpu, &prop, bytes, m);
+
+	return error == cudaSuccess ? zero(gpu, m) : error;
+}
+
+static cudaError_t make_on_host(const struct ferry_gpu *gpu, size_t bytes,
+                                struct ferry_gpu_memory *m)
+{
+	const CUmemAllocationProp prop = host_properties(gpu);
+	cudaError_t error = make(gpu, &prop, bytes, m);
+
+	if (error == cudaSuccess)
+		error = (cudaError_t)grant(gpu, m, prop.location);
+	if (error == cudaSuccess)
+		memset(ferry_gpu_address(m), 0, m->bytes);
+	return error;
+}
+
+static enum ferry_status alloc(struct ferry_ctx *ctx,
+                               const struct ferry_gpu *gpu, size_t bytes,
+                               bool on_host, struct ferry_gpu_memory **memory)
+{
 	struct ferry_gpu_memory *m = calloc(1, sizeof(*m));
-	cudaError_t error;
-	size_t grain;
 
 	if (!m)
 		return ferry_fail(ctx, FERRY_NOMEM, "p2p: record of a memory");
-	const enum ferry_status status = granularity(ctx, gpu, &grain);
+	const cudaError_t error = on_host ? make_on_host(gpu, bytes, m)
+	                                  : make_on_gpu(gpu, bytes, m);
 
-	if (status != FERRY_OK) {
-		free(m);
-		return status;
+	if (error == cudaSuccess) {
+		*memory = m;
+		return FERRY_OK;
 	}
-	m->bytes = round_up(bytes, grain);
-	error = (cudaError_t)gpu->driver.MemCreate(&m->handle, m->bytes, &prop,
-	                                           0);
-	if (error != cudaSuccess) {
-		free(m);
-	} else {
-		error = (cudaError_t)map(gpu, m);
-		if (error == cudaSuccess)
-			error = zero(gpu, m);
-		if (error != cudaSuccess)
-			unmap(gpu, m);
-	}
-	if (error != cudaSuccess)
-		return ferry_cuda_fail(ctx, error, "p2p: %zu bytes on GPU %d",
-		                       bytes, gpu->device);
-	*memory = m;
-	return FERRY_OK;
+	unmap(gpu, m);
+	return ferry_cuda_fail(ctx, error, "p2p: %zu bytes %s GPU %d", bytes,
+	                       on_host ? "of the host for" : "on", gpu->device);
+}
+
+static enum ferry_status alloc_within(struct ferry_ctx *ctx,
+                                      const struct ferry_gpu *gpu, size_t bytes,
+                                      bool on_host,
+                                      struct ferry_gpu_memory **memory)
+{
+	struct ferry_cuda_scope scope;
+
+	FERRY_TRY(ferry_cuda_enter(ctx, gpu, &scope));
+	const enum ferry_status status =
+		alloc(ctx, gpu, bytes, on_host, memory);
+
+	ferry_cuda_leave(&scope);
+	return status;
 }
 
 enum ferry_status ferry_gpu_alloc(struct ferry_ctx *ctx,
                                   const struct ferry_gpu *gpu, size_t bytes,
                                   struct ferry_gpu_memory **memory)
 {
-	struct ferry_cuda_scope scope;
+	return alloc_within(ctx, gpu, bytes, false, memory);
+}
 
-	FERRY_TRY(ferry_cuda_enter(ctx, gpu, &scope));
-	const enum ferry_status status = alloc(ctx, gpu, bytes, memory);
-
-	ferry_cuda_leave(&scope);
-	return status;
+enum ferry_status ferry_gpu_alloc_host(struct ferry_ctx *ctx,
+                                       const struct ferry_gpu *gpu,
+                                       size_t bytes,
+                                       struct ferry_gpu_memory **memory)
+{
+	return alloc_within(ctx, gpu, bytes, true, memory);
 }
 
 enum ferry_status ferry_gpu_export(struct ferry_ctx *ctx,
@@ -191,15 +254,11 @@ static enum ferry_status import(struct ferry_ctx *ctx,
 		&m->handle, (void *)(intptr_t)fd,
 		CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 
-	if (result != CUDA_SUCCESS) {
-		free(m);
-	} else {
+	if (result == CUDA_SUCCESS)
 		result = map(gpu, m);
-		if (result != CUDA_SUCCESS)
-			unmap(gpu, m);
-	}
 	if (result == CUDA_SUCCESS)
 		return FERRY_OK;
+	unmap(gpu, m);
 	return ferry_cuda_fail(ctx, (cudaError_t)result,
 	                       "p2p: GPU %d cannot map the memory of rank %d",
 	                       gpu->device, rank);
@@ -236,7 +295,7 @@ enum ferry_status ferry_gpu_share(struct ferry_ctx *ctx,
 	struct ferry_cuda_scope scope;
 
 	FERRY_TRY(ferry_cuda_enter(ctx, gpu, &scope));
-	const CUresult result = grant(gpu, memory);
+	const CUresult result = grant(gpu, memory, location(gpu));
 
 	ferry_cuda_leave(&scope);
 	if (result == CUDA_SUCCESS)

@@ -77,6 +77,20 @@ enum ferry_status ferry_gpu_alloc(struct ferry_ctx *ctx,
 	return none(ctx);
 }
 
+enum ferry_status ferry_gpu_alloc_host(struct ferry_ctx *ctx,
+                                       const struct ferry_gpu *gpu,
+                                       size_t bytes,
+                                       struct ferry_gpu_memory **memory)
+{
+	return ferry_gpu_alloc(ctx, gpu, bytes, memory);
+}
+
+bool ferry_gpu_has_host_memory(const struct ferry_gpu *gpu)
+{
+	(void)gpu;
+	return false;
+}
+
 enum ferry_status ferry_gpu_export(struct ferry_ctx *ctx,
                                    const struct ferry_gpu *gpu,
                                    const struct ferry_gpu_memory *memory,

@@ -64,6 +64,7 @@ enum ferry_status ferry_wrap_mem_create(struct ferry_fabric *fabric,
 	ferry_mem_init(&m->mem, fabric, control_bytes, data_bytes);
 	m->mem.control = m->inner->control;
 	m->mem.data = m->inner->data;
+	m->mem.is_gpus = m->inner->is_gpus;
 	*mem = &m->mem;
 	return FERRY_OK;
 }

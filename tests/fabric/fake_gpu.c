@@ -54,6 +54,7 @@ struct ferry_gpu_memory {
 int32_t fake_gpu_memories;
 uint32_t fake_gpu_fails;
 uint32_t fake_gpu_stuck;
+uint32_t fake_gpu_no_host;
 
 int32_t ferry_gpu_sighted(char reason[FERRY_GPU_REASON_BYTES])
 {
@@ -232,6 +233,20 @@ enum ferry_status ferry_gpu_alloc(struct ferry_ctx *ctx,
 	if (status != FERRY_OK && fd >= 0)
 		close(fd);
 	return status;
+}
+
+enum ferry_status ferry_gpu_alloc_host(struct ferry_ctx *ctx,
+                                       const struct ferry_gpu *gpu,
+                                       size_t bytes,
+                                       struct ferry_gpu_memory **memory)
+{
+	return ferry_gpu_alloc(ctx, gpu, bytes, memory);
+}
+
+bool ferry_gpu_has_host_memory(const struct ferry_gpu *gpu)
+{
+	(void)gpu;
+	return !load_seq_u32(&fake_gpu_no_host);
 }
 
 enum ferry_status ferry_gpu_export(struct ferry_ctx *ctx,

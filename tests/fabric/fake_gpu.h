@@ -16,4 +16,7 @@ extern uint32_t fake_gpu_fails;
 /* 1: copies wait; 2: the GPU says that it has failed, too. */
 extern uint32_t fake_gpu_stuck;
 
+/* 1: memory of the host is not a GPU's. */
+extern uint32_t fake_gpu_no_host;
+
 #endif

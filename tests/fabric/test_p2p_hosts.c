@@ -15,7 +15,8 @@
 #include <ferry/fabric.h>
 #include <ferry/moe.h>
 
-#include "fabric/world.h"
+#include "core/order.h"
+#include "fabric/segment.h"
 #include "fabrics.h"
 #include "fake_gpu.h"
 #include "ranks.h"
@@ -122,6 +123,121 @@ static void test_libfabric(void **state)
 	ranks_run(&how, body);
 }
 
+/* Every rank's word to every other one, by the network. */
+static void swap_words(struct rank *rank, struct ferry_segment *s)
+{
+	uint64_t *words = ferry_segment_base(s);
+
+	for (size_t i = 0; i < BYTES / sizeof(*words); i++)
+		RANKS_EQ(words[i], 0);
+	RANKS_OK(ferry_world_barrier(rank->world));
+	words[rank->rank] = 100 + (uint64_t)rank->rank;
+	for (int32_t r = 0; r < RANKS; r++)
+		if (r != rank->rank)
+			RANKS_OK(ferry_segment_put(
+				s, r, sizeof(*words) * (size_t)rank->rank,
+				&words[rank->rank], sizeof(*words), 0));
+	RANKS_OK(ferry_segment_kick(s));
+	RANKS_OK(ferry_segment_wait(s, 0, RANKS - 1));
+	for (int32_t r = 0; r < RANKS; r++)
+		RANKS_EQ(words[r], 100 + (uint64_t)r);
+}
+
+/*
+ * A segment on the network behind the GPUs, as channels open for their mirror:
+ * memory of the host that is a GPU's, among threads and where GPUs can, and
+ * there as long as a rank has it.
+ */
+static void mirror_body(struct rank *rank)
+{
+	const bool is_gpus = *(const bool *)rank->arg;
+	struct ferry_segment *s = NULL;
+
+	RANKS_OK(ferry_segment_open_on(
+		rank->world, ferry_fabric_network(rank->world->fabric), BYTES,
+		1, &s));
+	RANKS_EQ(s->mem->is_gpus, is_gpus);
+	if (rank->kind == RANKS_THREADS)
+		RANKS_EQ(fake_gpu_memories, is_gpus ? RANKS : 0);
+	swap_words(rank, s);
+	RANKS_OK(ferry_world_barrier(rank->world));
+	ferry_segment_close(s);
+}
+
+static void test_mirror(void **state)
+{
+	bool is_gpus = false;
+	struct ranks how = over_hosts(RANKS_PROCESSES, "p2p+wire");
+
+	(void)state;
+	how.arg = &is_gpus;
+	ranks_run(&how, mirror_body);
+	how.kind = RANKS_THREADS;
+	store_seq_u32(&fake_gpu_no_host, 1);
+	ranks_run(&how, mirror_body);
+	store_seq_u32(&fake_gpu_no_host, 0);
+	is_gpus = true;
+	ranks_run(&how, mirror_body);
+	assert_int_equal(fake_gpu_memories, 0);
+}
+
+/* Who is through with it closes; the others still put to what it had. */
+static void early_body(struct rank *rank)
+{
+	struct ferry_segment *s = NULL;
+	uint64_t *words;
+
+	RANKS_OK(ferry_segment_open_on(
+		rank->world, ferry_fabric_network(rank->world->fabric), BYTES,
+		1, &s));
+	words = ferry_segment_base(s);
+	ranks_meet(0, RANKS);
+	if (rank->rank == 0)
+		ferry_segment_close(s);
+	ranks_meet(1, RANKS);
+	RANKS_EQ(fake_gpu_memories, RANKS);
+	if (rank->rank == 0)
+		return;
+	words[0] = 7;
+	RANKS_OK(ferry_segment_put(s, 0, 0, words, sizeof(*words), 0));
+	RANKS_OK(ferry_segment_kick(s));
+	ranks_meet(2, RANKS - 1);
+	ferry_segment_close(s);
+}
+
+static void test_early(void **state)
+{
+	const struct ranks how = over_hosts(RANKS_THREADS, "p2p+wire");
+
+	(void)state;
+	ranks_run(&how, early_body);
+	assert_int_equal(fake_gpu_memories, 0);
+}
+
+static void no_room_body(struct rank *rank)
+{
+	struct ferry_segment *s = NULL;
+
+	ranks_meet(0, RANKS);
+	store_seq_u32(&fake_gpu_fails, 1);
+	RANKS_STATUS(
+		ferry_segment_open_on(rank->world,
+	                              ferry_fabric_network(rank->world->fabric),
+	                              BYTES, 1, &s),
+		FERRY_NOMEM);
+	RANKS_EQ(fake_gpu_memories, 0);
+	ranks_meet(1, RANKS);
+	store_seq_u32(&fake_gpu_fails, 0);
+}
+
+static void test_no_room(void **state)
+{
+	const struct ranks how = over_hosts(RANKS_THREADS, "p2p+wire");
+
+	(void)state;
+	ranks_run(&how, no_room_body);
+}
+
 static void is_refused(struct rank *rank)
 {
 	RANKS_STATUS(rank->open_status, FERRY_UNSUPPORTED);
@@ -172,6 +288,9 @@ int main(void)
 		cmocka_unit_test(test_processes),
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_libfabric),
+		cmocka_unit_test(test_mirror),
+		cmocka_unit_test(test_early),
+		cmocka_unit_test(test_no_room),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_lines),
 	};
