@@ -254,9 +254,6 @@ static enum ferry_status refuse(struct ofi_mem *m, int32_t peer)
 	struct ferry_ctx *ctx = &ofi_world(m)->ctx;
 	const char *why = NULL;
 
-	if (m->broken[0])
-		return ferry_fail(ctx, FERRY_FABRIC, "ofi: %s: %s",
-		                  ofi_fabric(m)->choice.provider, m->broken);
 	if (ofi_has_failed(&m->peers[peer]))
 		why = ferry_ofi_why_lost(m, peer);
 	return why ? ferry_fail(ctx, FERRY_PEER,
@@ -265,23 +262,38 @@ static enum ferry_status refuse(struct ofi_mem *m, int32_t peer)
 	           : FERRY_OK;
 }
 
-/* Adds the put; false when there was no room until the deadline. */
-static bool add(struct ofi_mem *m, int32_t peer, const struct ofi_entry *entry,
-                uint64_t deadline_ns)
+/* Why there was no room for a put. */
+static enum ferry_status no_room(struct ofi_mem *m, int32_t peer)
+{
+	struct ferry_world *world = ofi_world(m);
+
+	if (m->broken[0])
+		return ferry_fail(&world->ctx, FERRY_FABRIC, "ofi: %s",
+		                  m->broken);
+	return ferry_fail(&world->ctx, FERRY_TIMEOUT,
+	                  "ofi: rank %d took nothing of %u puts for %lld ms",
+	                  peer, m->queue_mask + 1,
+	                  (long long)world->timeout_ms);
+}
+
+/* Adds the put, where there is room by the deadline, or somebody to get it. */
+static enum ferry_status add(struct ofi_mem *m, int32_t peer,
+                             const struct ofi_entry *entry,
+                             uint64_t deadline_ns)
 {
 	while (!ferry_ofi_queue_add(m, peer, entry)) {
 		const uint64_t now = ferry_now_ns();
 
-		if (now >= deadline_ns)
-			return false;
+		if (now >= deadline_ns || m->broken[0])
+			return no_room(m, peer);
 		if (!ferry_ofi_drive(m)) {
 			ferry_ofi_ring(m);
 			ferry_cond_wait(&m->room, &m->lock, now + NAP_NS);
 		}
-		if (ofi_has_failed(&m->peers[peer]) || m->broken[0])
-			return true;
+		if (ofi_has_failed(&m->peers[peer]))
+			return refuse(m, peer);
 	}
-	return true;
+	return FERRY_OK;
 }
 
 static enum ferry_status put(struct ferry_mem *mem, int32_t peer, size_t offset,
@@ -292,25 +304,17 @@ static enum ferry_status put(struct ferry_mem *mem, int32_t peer, size_t offset,
 	const struct ofi_entry entry = {
 		source, bytes, signal, 1, {{offset, bytes}}};
 	enum ferry_status status;
-	bool added = true;
 
 	if (ferry_net_stores(mem, peer))
 		return ferry_fabric_put_ldst(mem, peer, offset, source, bytes,
 		                             signal);
 	pthread_mutex_lock(&m->lock);
 	status = refuse(m, peer);
-	if (status == FERRY_OK && !ofi_has_failed(&m->peers[peer])) {
-		added = add(m, peer, &entry,
-		            ferry_deadline_ns(world->timeout_ms));
-		status = refuse(m, peer);
-	}
+	if (status == FERRY_OK && !ofi_has_failed(&m->peers[peer]))
+		status = add(m, peer, &entry,
+		             ferry_deadline_ns(world->timeout_ms));
 	pthread_mutex_unlock(&m->lock);
-	if (added)
-		return status;
-	return ferry_fail(&world->ctx, FERRY_TIMEOUT,
-	                  "ofi: rank %d took nothing of %u puts for %lld ms",
-	                  peer, m->queue_mask + 1,
-	                  (long long)world->timeout_ms);
+	return status;
 }
 
 static enum ferry_status kick(struct ferry_mem *mem)
@@ -332,7 +336,7 @@ static bool flushed(struct ferry_mem *mem)
 	pthread_mutex_lock(&m->lock);
 	if (ofi_is_busy(m) && ferry_ofi_drive(m))
 		ferry_ofi_leave(m);
-	const bool empty = m->broken[0] || !ofi_is_busy(m);
+	const bool empty = !ofi_is_busy(m);
 
 	pthread_mutex_unlock(&m->lock);
 	return empty;
@@ -353,10 +357,26 @@ static bool progress(struct ferry_mem *mem)
 	return moved;
 }
 
+/* Of the own rank: has it become deaf? */
+static bool is_deaf(struct ofi_mem *m, char why[FERRY_REASON_BYTES])
+{
+	pthread_mutex_lock(&m->lock);
+	const bool deaf = m->broken[0];
+
+	if (deaf)
+		snprintf(why, FERRY_REASON_BYTES, "ofi: %.*s",
+		         FERRY_REASON_BYTES - 6, m->broken);
+	pthread_mutex_unlock(&m->lock);
+	return deaf;
+}
+
 static bool cut(struct ferry_mem *mem, int32_t peer,
                 char why[FERRY_REASON_BYTES])
 {
 	struct ofi_mem *m = ofi_mem(mem);
+
+	if (peer == ofi_world(m)->rank)
+		return is_deaf(m, why);
 	const uint64_t since_ns = ofi_lost_ns(&m->peers[peer]);
 
 	if (!(since_ns && ferry_now_ns() - since_ns >= CUT_NS) &&

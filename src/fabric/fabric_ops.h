@@ -166,6 +166,8 @@ struct ferry_fabric_ops {
 	 * arrived from a peer that is dead or cut off has raised its counters.
 	 * False: `why`, "" before, may have got words on a peer that takes
 	 * nothing, for who gives up waiting for it. Asked as often as `dead`.
+	 * Of the own rank: is what arrives here lost, whoever sent it? The
+	 * memory can then still be put from, so that peers are told.
 	 */
 	bool (*cut)(struct ferry_mem *mem, int32_t peer,
 	            char why[FERRY_REASON_BYTES]);

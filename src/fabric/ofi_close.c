@@ -68,7 +68,7 @@ void ferry_ofi_settle(struct ofi_mem *m)
 		return;
 	pthread_mutex_lock(&m->lock);
 	ferry_ofi_drain(m);
-	while (ferry_now_ns() < deadline && !m->broken[0]) {
+	while (ferry_now_ns() < deadline) {
 		const bool asked = ask_all(m);
 
 		ferry_ofi_drain(m);

@@ -161,7 +161,7 @@ struct ofi_mem {
 	struct ofi_op *ops;   /* [n_ops] all */
 	size_t n_ops;
 	struct ofi_op *free_ops;
-	char broken[OFI_TEXT_BYTES]; /* the endpoint itself failed; "": no */
+	char broken[OFI_TEXT_BYTES]; /* why it hears nothing; "": it does */
 };
 
 static inline struct ofi_mem *ofi_mem(struct ferry_mem *mem)

@@ -191,18 +191,26 @@ static bool post(struct ofi_mem *m)
 	return moved;
 }
 
-/* Everything stops: there is nothing left to send or to receive with. */
+/*
+ * Nothing that arrives counts any more: what was lost may have been anything.
+ * What is sent still leaves, as far as it can, so that peers learn it.
+ */
 static void break_down(struct ofi_mem *m, const char *why)
 {
 	if (m->broken[0])
 		return;
-	snprintf(m->broken, sizeof(m->broken), "%s", why);
-	/* Who waits for a peer learns that it does so in vain. */
-	for (int32_t r = 0; r < ofi_world(m)->n_ranks; r++)
-		if (!ferry_net_stores(&m->net.wrap.mem, r))
-			ferry_ofi_peer_failed(m, r, why);
-	ferry_log(&ofi_world(m)->ctx, FERRY_LOG_WARN, "ofi: %s: %s",
-	          ofi_fabric(m)->choice.provider, m->broken);
+	snprintf(m->broken, sizeof(m->broken), "%s: %s",
+	         ofi_fabric(m)->choice.provider, why);
+	for (int32_t r = 0; r < ofi_world(m)->n_ranks; r++) {
+		struct ofi_peer *p = &m->peers[r];
+
+		if (ferry_net_stores(&m->net.wrap.mem, r) || ofi_lost_ns(p))
+			continue;
+		snprintf(p->text, sizeof(p->text), "%s", m->broken);
+		store_release_u64(&p->gap_ns, ferry_now_ns());
+	}
+	pthread_cond_broadcast(&m->room);
+	ferry_log(&ofi_world(m)->ctx, FERRY_LOG_WARN, "ofi: %s", m->broken);
 }
 
 static bool is_op(const struct ofi_mem *m, const void *context)
@@ -231,8 +239,10 @@ static bool read_error(struct ofi_mem *m)
 		return false;
 	}
 	if (e.err == FI_EOVERRUN) {
+		const bool news = !m->broken[0];
+
 		break_down(m, "arrivals were lost: the queue overran");
-		return true;
+		return news;
 	}
 	struct ofi_op *op = e.op_context;
 
@@ -268,7 +278,7 @@ static bool read_some(struct ofi_mem *m)
 		/* Some give a completed write the flags of an arrival. */
 		if (is_op(m, entries[i].op_context))
 			completed(m, entries[i].op_context);
-		else if (entries[i].flags & FI_REMOTE_CQ_DATA)
+		else if (entries[i].flags & FI_REMOTE_CQ_DATA && !m->broken[0])
 			ferry_ofi_arrived(m, entries[i].data);
 	}
 	return n > 0;
@@ -287,8 +297,6 @@ bool ferry_ofi_drive(struct ofi_mem *m)
 {
 	bool moved = false;
 
-	if (m->broken[0])
-		return false;
 	if (m->n_queued)
 		moved = post(m);
 	return read_all(m) || moved;

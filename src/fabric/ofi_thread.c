@@ -84,7 +84,8 @@ static void *run(void *arg)
 			looks = 0;
 			continue;
 		}
-		const bool by_fd = ferry_ofi_may_sleep(m);
+		/* A queue that broke may have its descriptor ready for ever. */
+		const bool by_fd = !m->broken[0] && ferry_ofi_may_sleep(m);
 
 		if (m->cq_fd >= 0 && !by_fd && looks++ < LOOKS) {
 			give_way(m);

@@ -31,15 +31,19 @@ void ferry_segment_tell(struct ferry_segment *segment,
 /* How a peer has gone (segment_gone.c). */
 struct ferry_gone {
 	uint32_t flags; /* FERRY_VERDICT_CLOSED, _CUT; 0: it died */
-	char why[FERRY_REASON_BYTES]; /* of a connection that broke */
+	char why[FERRY_REASON_BYTES]; /* of _CUT, and of the own fabric */
 };
 
 /* Has the peer gone, so that nothing more will come from it? */
 bool ferry_segment_has_gone(struct ferry_segment *segment, int32_t peer,
                             struct ferry_gone *gone);
 
+/* Is everything lost that arrives here? Fills in why. */
+bool ferry_segment_is_deaf(struct ferry_segment *segment,
+                           struct ferry_gone *gone);
+
 /*
- * The same of a peer that could not be put to (PEER; ferry_last_error says
+ * ferry_segment_has_gone of a peer that could not be put to (PEER; ferry_last_error says
  * why): waits, a second at most, for the news of what became of it. False: it
  * has told why it goes, and nobody misses what was put.
  */

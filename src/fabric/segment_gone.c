@@ -48,6 +48,15 @@ bool ferry_segment_has_gone(struct ferry_segment *segment, int32_t peer,
 	return cut || died || is_silent(segment->world->boot, peer, gone->why);
 }
 
+bool ferry_segment_is_deaf(struct ferry_segment *segment,
+                           struct ferry_gone *gone)
+{
+	struct ferry_mem *mem = segment->mem;
+
+	gone->flags = 0;
+	return mem->ops->cut(mem, segment->world->rank, gone->why);
+}
+
 bool ferry_segment_await_gone(struct ferry_segment *segment, int32_t peer,
                               struct ferry_gone *gone)
 {
@@ -67,7 +76,10 @@ bool ferry_segment_await_gone(struct ferry_segment *segment, int32_t peer,
 	return false;
 }
 
-/* The words of the reporter, where what everybody can make of it is less. */
+/*
+ * The words of the reporter, where what everybody can make of it is less: not
+ * of a rank that died or closed.
+ */
 static const char *words(const struct ferry_segment *segment,
                          struct ferry_verdict *mine,
                          const struct ferry_gone *gone, char *text,
@@ -75,7 +87,7 @@ static const char *words(const struct ferry_segment *segment,
 {
 	mine->reporter = segment->world->rank;
 	mine->flags |= gone->flags;
-	if (!(gone->flags & FERRY_VERDICT_CUT))
+	if (!(gone->flags & FERRY_VERDICT_CUT) && mine->status == FERRY_PEER)
 		return NULL;
 	ferry_verdict_text(mine, gone->why, text, bytes);
 	return text;

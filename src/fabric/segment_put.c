@@ -127,7 +127,9 @@ static bool is_killed(struct ferry_segment *segment)
 static enum ferry_status put_failed(struct ferry_segment *segment,
                                     enum ferry_status status, int32_t peer)
 {
-	struct ferry_verdict mine = ferry_verdict_of(status, peer);
+	const bool own = status == FERRY_FABRIC;
+	struct ferry_verdict mine =
+		ferry_verdict_of(status, own ? segment->world->rank : peer);
 	struct ferry_gone gone;
 
 	if (status == FERRY_PEER && peer >= 0 && !is_killed(segment)) {

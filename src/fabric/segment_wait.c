@@ -90,6 +90,20 @@ static bool killed(const struct waiting *w)
 	return fabric->ops->dead(fabric, w->segment->world->rank);
 }
 
+/* Is this rank itself why it waits in vain? */
+static bool find_own(const struct waiting *w, struct ferry_verdict *verdict,
+                     struct ferry_gone *gone)
+{
+	const bool died = killed(w);
+
+	gone->flags = 0;
+	if (!died && !ferry_segment_is_deaf(w->segment, gone))
+		return false;
+	*verdict = verdict_of(w, died ? FERRY_PEER : FERRY_FABRIC,
+	                      w->segment->world->rank);
+	return true;
+}
+
 /*
  * Looks whether a rank that is missing will never come; fills in the verdict
  * and how it has gone. The counters are read once more after a death was seen:
@@ -98,11 +112,8 @@ static bool killed(const struct waiting *w)
 static bool find_gone(struct waiting *w, struct ferry_verdict *verdict,
                       struct ferry_gone *gone)
 {
-	gone->flags = 0;
-	if (killed(w)) {
-		*verdict = verdict_of(w, FERRY_PEER, w->segment->world->rank);
+	if (find_own(w, verdict, gone))
 		return true;
-	}
 	for (int32_t i = w->first; i < w->n_items; i++) {
 		const struct ferry_wait_item *item = &w->items[i];
 		int32_t peer = -1;
@@ -328,12 +339,16 @@ static __attribute__((noinline)) enum ferry_status flush_long(struct waiting *w)
 	const uint64_t end = begin +
 	                     (uint64_t)segment->world->timeout_ms * 1000000u -
 	                     ferry_segment_grace_ns(segment);
+	struct ferry_verdict mine;
+	struct ferry_gone gone;
 
 	while (!flush_over(segment)) {
 		const uint64_t now = ferry_now_ns();
 
-		if (now >= end || killed(w))
+		if (now >= end)
 			return flush_late(w);
+		if (find_own(w, &mine, &gone))
+			return ferry_segment_break_gone(segment, &mine, &gone);
 		if (now < begin + segment->spin_ns)
 			sched_yield();
 		else

@@ -210,6 +210,8 @@ static void append_cause(const struct ferry_verdict *v, const char *why,
 			       ": token %" PRId32 ", choice %" PRId32
 			       ", value %" PRId64,
 			       v->token, v->choice, v->value);
+		if (why)
+			append(text, bytes, ": %s", why);
 	}
 }
 

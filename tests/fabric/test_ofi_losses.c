@@ -244,11 +244,11 @@ static void test_pauses(void **state)
 	assert_in_range(done.writes, 3 * PAUSES, 4 * PAUSES + 6);
 }
 
-/* Rank 1 loses what came from rank 0, and only waits for it. */
+/* Rank 1 loses what came from rank 0, says so, and others only wait. */
 static void queue_overruns(struct rank *rank)
 {
 	struct ferry_segment *s = injected_open(rank, 4096, 2);
-	enum ferry_status status = FERRY_OK;
+	struct ferry_error error = FERRY_ERROR_INIT;
 
 	for (int32_t r = 0; r < rank->n_ranks; r++)
 		RANKS_OK(ferry_segment_signal(s, r, 1));
@@ -257,30 +257,36 @@ static void queue_overruns(struct rank *rank)
 	const uint64_t begin = ferry_now_ns();
 
 	if (rank->rank == 0)
-		status = ferry_segment_signal(s, 1, 0);
-	if (status == FERRY_OK)
-		status = ferry_segment_wait(s, 0, 1);
+		RANKS_OK(ferry_segment_signal(s, 1, 0));
+	const enum ferry_status status = ferry_segment_wait(s, 0, 1);
+
 	must_end(rank, status, begin);
-	if (rank->rank == 1) {
-		RANKS_CHECK(status != FERRY_TIMEOUT);
-		RANKS_TEXT(ferry_last_error(), "the queue overran");
-		RANKS_STATUS(ferry_segment_flush(s), FERRY_BROKEN);
-	}
+	RANKS_STATUS(status, FERRY_FABRIC);
+	RANKS_CHECK((int64_t)(ferry_now_ns() - begin) / 1000000 < FAIL_MS / 2);
+	RANKS_TEXT(ferry_last_error(), "the queue overran");
+	RANKS_STATUS(ferry_world_poll(rank->world, &error), FERRY_FABRIC);
+	RANKS_EQ(error.root_rank, 1);
+	RANKS_STATUS(ferry_segment_flush(s), FERRY_BROKEN);
 }
 
 static void test_a_queue_overruns(void **state)
 {
-	const struct ofi_faults faults = {.ranks = RANKS_BIT(1), .overrun = 2};
 	struct ofi_faults_done done;
-	struct ranks how = {.n_ranks = 2, .timeout_ms = FAIL_MS};
+	struct ranks how = {.timeout_ms = FAIL_MS};
 
 	(void)state;
 	injected_ranks(&how);
 	how.options = "LOG_LEVEL=error;OFI_LIBRARY=" FAULTS_LIBRARY;
-	injected_set(&faults);
-	ranks_run(&how, queue_overruns);
-	injected_done(&done);
-	assert_int_equal(done.overruns, 1);
+	for (int i = 0; i < 2; i++) {
+		how.n_ranks = 2 + i;
+		how.kind = i ? RANKS_PROCESSES : RANKS_THREADS;
+		injected_set(
+			&(struct ofi_faults){.ranks = RANKS_BIT(1),
+		                             .overrun = (uint32_t)how.n_ranks});
+		ranks_run(&how, queue_overruns);
+		injected_done(&done);
+		assert_int_equal(done.overruns, 1);
+	}
 }
 
 int main(void)
