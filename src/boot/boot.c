@@ -111,7 +111,7 @@ void ferry_boot_blame(const struct ferry_boot *boot, struct ferry_error *error)
 	snprintf(error->text, sizeof(error->text), "%s", boot->text);
 }
 
-bool ferry_boot_silent_never(struct ferry_boot *boot, int32_t peer)
+bool ferry_boot_never(struct ferry_boot *boot, int32_t peer)
 {
 	(void)boot;
 	(void)peer;

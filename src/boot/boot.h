@@ -39,11 +39,17 @@ struct ferry_boot_ops {
 	 * is not reached? As `dead`.
 	 */
 	bool (*silent)(struct ferry_boot *boot, int32_t peer);
+	/*
+	 * Of a peer that is dead: is it known to have closed in good order? As
+	 * `dead`.
+	 */
+	bool (*closed)(struct ferry_boot *boot, int32_t peer);
 	/* Local; peers see an orderly end as a death if they still wait. */
 	void (*close)(struct ferry_boot *boot);
 };
 
-bool ferry_boot_silent_never(struct ferry_boot *boot, int32_t peer);
+/* Stubs of silent and closed. */
+bool ferry_boot_never(struct ferry_boot *boot, int32_t peer);
 
 /* First member of every implementation's own struct. */
 struct ferry_boot {

@@ -51,7 +51,8 @@ static const struct ferry_boot_ops ops = {
 	.allgather = allgather,
 	.abort = abort_all,
 	.dead = dead,
-	.silent = ferry_boot_silent_never,
+	.silent = ferry_boot_never,
+	.closed = ferry_boot_never,
 	.close = close_self,
 };
 

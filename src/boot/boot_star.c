@@ -289,6 +289,11 @@ static bool silent(struct ferry_boot *boot, int32_t peer)
 	return has_left(boot, peer) == 1 + FERRY_LEAVE_SILENT;
 }
 
+static bool closed(struct ferry_boot *boot, int32_t peer)
+{
+	return has_left(boot, peer) == 1 + FERRY_LEAVE_CLOSED;
+}
+
 static void destroy(struct boot_star *b)
 {
 	if (b->fd >= 0)
@@ -316,7 +321,8 @@ static void close_star(struct ferry_boot *boot)
 #define OPS(kind)                                                              \
 	{                                                                      \
 		.name = kind, .allgather = allgather, .abort = abort_all,      \
-		.dead = dead, .silent = silent, .close = close_star,           \
+		.dead = dead, .silent = silent, .closed = closed,              \
+		.close = close_star,                                           \
 	}
 static const struct ferry_boot_ops ops_unix = OPS("unix");
 static const struct ferry_boot_ops ops_tcp = OPS("tcp");

@@ -275,6 +275,13 @@ static bool dead(struct ferry_boot *boot, int32_t peer)
 	return load_acquire_u32(&b->session->gone[peer]) != HERE;
 }
 
+static bool closed(struct ferry_boot *boot, int32_t peer)
+{
+	struct boot_team *b = (struct boot_team *)boot;
+
+	return load_acquire_u32(&b->session->gone[peer]) == CLOSED;
+}
+
 static void leave(struct boot_team *b, enum gone how)
 {
 	struct session *s = b->session;
@@ -322,7 +329,8 @@ static const struct ferry_boot_ops ops = {
 	.allgather = allgather,
 	.abort = abort_all,
 	.dead = dead,
-	.silent = ferry_boot_silent_never,
+	.silent = ferry_boot_never,
+	.closed = closed,
 	.close = close_team,
 };
 

@@ -35,6 +35,7 @@ static bool is_silent(struct ferry_boot *boot, int32_t peer,
 bool ferry_segment_has_gone(struct ferry_segment *segment, int32_t peer,
                             struct ferry_gone *gone)
 {
+	struct ferry_boot *boot = segment->world->boot;
 	struct ferry_mem *mem = segment->mem;
 	struct ferry_fabric *fabric = mem->fabric;
 	const bool died = fabric->ops->dead(fabric, peer);
@@ -44,8 +45,12 @@ bool ferry_segment_has_gone(struct ferry_segment *segment, int32_t peer,
 	gone->flags = FERRY_VERDICT_CLOSED;
 	if (ferry_segment_has_verdict(segment, peer))
 		return segment->verdicts[peer].status == FERRY_OK;
-	gone->flags = died ? 0 : FERRY_VERDICT_CUT;
-	return cut || died || is_silent(segment->world->boot, peer, gone->why);
+	/* Its good-bye may not have come, and then the boot connection knows. */
+	if (!died)
+		gone->flags = FERRY_VERDICT_CUT;
+	else if (!boot->ops->closed(boot, peer))
+		gone->flags = 0;
+	return cut || died || is_silent(boot, peer, gone->why);
 }
 
 bool ferry_segment_is_deaf(struct ferry_segment *segment,

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "core/clock.h"
+#include "fabric/segment.h"
 #include "injected.h"
 
 enum {
@@ -212,6 +213,38 @@ static void test_the_last_write_is_lost(void **state)
 	}
 }
 
+/* Rank 1 leaves in good order, and its good-bye does not arrive. */
+static void goodbye_is_lost(struct rank *rank)
+{
+	struct ferry_segment *s = injected_open(rank, 4096, 1);
+	const struct ferry_wait_item more = {.peer = 1, .value = 2};
+
+	RANKS_OK(ferry_segment_signal(s, 1 - rank->rank, 0));
+	RANKS_OK(ferry_segment_wait(s, 0, 1));
+	if (rank->rank == 1)
+		return;
+	RANKS_STATUS(ferry_segment_wait_all(s, &more, 1, NULL), FERRY_PEER);
+	RANKS_TEXT(ferry_last_error(), "rank 1 closed its segment");
+}
+
+static void test_a_goodbye_is_lost(void **state)
+{
+	const struct ofi_faults faults = {.ranks = RANKS_BIT(1),
+	                                  .lose_immediate = 2};
+	struct ofi_faults_done done;
+	struct ranks how = {.n_ranks = 2, .timeout_ms = FAIL_MS};
+
+	(void)state;
+	injected_ranks(&how);
+	for (int i = 0; i < 2; i++) {
+		how.kind = i ? RANKS_PROCESSES : RANKS_THREADS;
+		injected_set(&faults);
+		ranks_run(&how, goodbye_is_lost);
+		injected_done(&done);
+		assert_int_equal(done.lost, 1);
+	}
+}
+
 enum { PAUSES = 3, PAUSE_MS = 700 };
 
 /* Words behind the last write count nothing, and there is one for each. */
@@ -295,6 +328,7 @@ int main(void)
 		cmocka_unit_test(test_a_write_fails),
 		cmocka_unit_test(test_a_write_is_lost),
 		cmocka_unit_test(test_the_last_write_is_lost),
+		cmocka_unit_test(test_a_goodbye_is_lost),
 		cmocka_unit_test(test_pauses),
 		cmocka_unit_test(test_a_queue_overruns),
 	};
