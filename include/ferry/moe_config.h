@@ -227,8 +227,9 @@ struct ferry_moe_need {
 	int32_t n_sms;
 	int32_t resident_ctas;
 	/*
-	 * CUDA, 0 otherwise: memory of the host per rank, pinned, on top of all
-	 * else in a world of several hosts.
+	 * CUDA, 0 otherwise: memory per rank on top of all else in a world of
+	 * several hosts: the host's, pinned, or the GPU's where the network
+	 * reaches that.
 	 */
 	size_t mirror_bytes;
 };

@@ -7,9 +7,15 @@
 
 enum { MAX_PUT_BYTES = 1 << 30 /* of NVSHMEM: a length has 32 bits here */ };
 
+/* Data of the mirror in memory of the GPU: the network writes them there. */
+static bool is_on_gpu(const struct ferry_segment *mirror)
+{
+	return mirror->peers[mirror->world->rank].caps & FERRY_CAP_DEVICE;
+}
+
 /*
- * Control and data of the mirror lie side by side. A process's is a file that
- * others of the host map: it is registered.
+ * Control and data of the mirror lie side by side, unless the GPU has data. A
+ * process's is a file that others of the host map: it is registered.
  */
 static cudaError_t map_mirror(struct cuda_net *net,
                               const struct ferry_segment *mirror,
@@ -23,7 +29,8 @@ static cudaError_t map_mirror(struct cuda_net *net,
 	if (mem->is_gpus)
 		return cudaSuccess;
 	error = cudaHostRegister(
-		mem->control, mem->control_bytes + mem->data_bytes,
+		mem->control,
+		mem->control_bytes + (is_on_gpu(mirror) ? 0 : mem->data_bytes),
 		cudaHostRegisterMapped | cudaHostRegisterPortable);
 	if (error != cudaSuccess)
 		return error;
@@ -96,7 +103,8 @@ enum ferry_status ferry_cuda_net_take(struct cuda_net *net,
 	FERRY_TRY(take_all(net, moe, stream, &base));
 	net->proxy.out_offset = ferry_net_out_offset(&moe->window);
 	net->proxy.out_bytes = ferry_net_out_fill(channel);
-	n->in = base + mirror->data_offset;
+	n->in = is_on_gpu(mirror) ? mirror->mem->data
+	                          : base + mirror->data_offset;
 	n->out = n->in + net->proxy.out_offset;
 	n->counters =
 		(const uint64_t *)(const void *)(base +

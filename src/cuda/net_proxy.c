@@ -158,7 +158,7 @@ static bool nap(struct ferry_net_proxy *p, uint64_t silence_ns)
 	return load_seq_u32(&p->bell.doorbell) != doorbell;
 }
 
-static void *run(void *arg)
+static void work(void *arg)
 {
 	struct ferry_net_proxy *p = arg;
 	uint64_t since = ferry_now_ns();
@@ -168,6 +168,14 @@ static void *run(void *arg)
 		if (take_all(p) || nap(p, ferry_now_ns() - since))
 			since = ferry_now_ns();
 	(void)take_all(p);
+}
+
+/* What posts may call CUDA, too: not on a GPU of others. */
+static void *run(void *arg)
+{
+	const struct ferry_net_proxy *p = arg;
+
+	ferry_gpu_within(p->segment->world->gpu, work, arg);
 	return NULL;
 }
 

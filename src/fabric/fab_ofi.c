@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "../core/bits.h"
-#include "ofi_inner.h"
+#include "ofi_memory.h"
 #include "place.h"
 
 enum {
@@ -35,12 +35,24 @@ static void say_choice(const struct ferry_ofi_api *api,
 	         choice->info->domain_attr->name);
 }
 
+/* Behind that, where there is a GPU: which memory rows travel from and to. */
+static void say_hmem(const struct ferry_ofi_choice *choice, const char *why,
+                     char text[FERRY_REASON_BYTES])
+{
+	const size_t n = strlen(text);
+
+	snprintf(text + n, FERRY_REASON_BYTES - n, ", %s%s",
+	         choice->hmem ? "rows in GPU memory" : "rows bounce: ",
+	         choice->hmem ? "" : why);
+}
+
 /* What it would be here, for those who ask what there is. */
 static int probe_machine(char reason[FERRY_REASON_BYTES])
 {
 	struct ferry_options opt;
 	struct ferry_ofi_api api;
 	struct ferry_ofi_choice choice;
+	char why[FERRY_REASON_BYTES];
 	int score = 0;
 
 	if (ferry_options_read(NULL, NULL, &opt) != FERRY_OK) {
@@ -51,8 +63,15 @@ static int probe_machine(char reason[FERRY_REASON_BYTES])
 	if (!ferry_ofi_load(opt.ofi_library, &api, reason))
 		return 0;
 	if (ferry_ofi_choose(&api, NULL, &opt, false, &choice, reason)) {
+		const bool has_gpu = ferry_gpu_sighted(why) > 0;
+
+		if (has_gpu)
+			(void)ferry_ofi_hmem_find(&api, NULL, &opt, &choice,
+			                          why);
 		say_choice(&api, &choice, reason);
-		api.freeinfo(choice.info);
+		if (has_gpu)
+			say_hmem(&choice, why, reason);
+		ferry_ofi_choice_drop(&api, &choice);
 		score = FERRY_SCORE_BY_NAME;
 	}
 	ferry_ofi_unload(&api);
@@ -109,8 +128,7 @@ static void close_ofi(struct ferry_fabric *fabric)
 
 	if (f->fid)
 		fi_close(&f->fid->fid);
-	if (f->choice.info)
-		f->api.freeinfo(f->choice.info);
+	ferry_ofi_choice_drop(&f->api, &f->choice);
 	ferry_ofi_unload(&f->api);
 	ferry_net_close(fabric);
 }
@@ -130,6 +148,21 @@ static bool is_nearby(const struct ferry_world *world)
 	return nearby;
 }
 
+/* Of a world of GPUs. */
+static enum ferry_status choose_hmem(struct ofi_fabric *f,
+                                     char reason[FERRY_REASON_BYTES])
+{
+	const struct ferry_world *world = f->net.wrap.fabric.world;
+	struct ferry_ctx *ctx = &f->net.wrap.fabric.world->ctx;
+
+	if (ferry_ofi_hmem_find(&f->api, world, &ctx->opt, &f->choice,
+	                        reason) ||
+	    !ofi_requires_hmem(f))
+		return FERRY_OK;
+	return ferry_fail(ctx, FERRY_UNSUPPORTED,
+	                  "ofi: FERRY_OFI_HMEM=require: %s", reason);
+}
+
 static enum ferry_status open_library(struct ofi_fabric *f)
 {
 	struct ferry_world *world = f->net.wrap.fabric.world;
@@ -141,6 +174,8 @@ static enum ferry_status open_library(struct ofi_fabric *f)
 	if (!ferry_ofi_choose(&f->api, world, &ctx->opt, is_nearby(world),
 	                      &f->choice, reason))
 		return ferry_fail(ctx, FERRY_UNSUPPORTED, "ofi: %s", reason);
+	if (world->gpu)
+		FERRY_TRY(choose_hmem(f, reason));
 	const int err = f->api.fabric(f->choice.info->fabric_attr, &f->fid, f);
 
 	if (err)
@@ -149,6 +184,8 @@ static enum ferry_status open_library(struct ofi_fabric *f)
 		MAX_PUT_BYTES,
 		(int64_t)(f->choice.info->ep_attr->max_msg_size & INT64_MAX));
 	say_choice(&f->api, &f->choice, world->fabric_says);
+	if (world->gpu)
+		say_hmem(&f->choice, reason, world->fabric_says);
 	ferry_log(ctx, FERRY_LOG_INFO, "ofi: %s", world->fabric_says);
 	return FERRY_OK;
 }
@@ -193,54 +230,35 @@ static enum ferry_status open_shm_ofi(struct ferry_world *world,
 	return open_net(world, &ferry_fabric_shm_ofi, FERRY_REACH_HOST, fabric);
 }
 
-static void mem_destroy(struct ferry_mem *mem)
+/*
+ * In a world of GPUs each rank decides where its data lie, and tells nobody:
+ * stores reach the own ones alone.
+ */
+static bool stores_data(const struct ferry_mem *mem, int32_t peer)
 {
-	struct ofi_mem *m = ofi_mem(mem);
+	const struct ferry_world *world = mem->fabric->world;
 
-	ferry_ofi_settle(m);
-	ferry_ofi_thread_close(m);
-	ferry_ofi_endpoint_close(m);
-	ferry_ofi_queue_close(m);
-	pthread_cond_destroy(&m->room);
-	pthread_mutex_destroy(&m->lock);
-	ferry_wrap_mem_destroy(mem);
+	if (peer == world->rank)
+		return !((const struct ofi_mem *)mem)->gpu_memory;
+	return !world->gpu && ferry_net_stores(mem, peer);
 }
 
-static enum ferry_status mem_create(struct ferry_fabric *fabric,
-                                    size_t control_bytes, size_t data_bytes,
-                                    struct ferry_mem **mem,
-                                    uint8_t handle[FERRY_HANDLE_BYTES])
+static uint32_t caps(const struct ferry_mem *mem, int32_t peer)
 {
-	struct ferry_mem *made;
-	enum ferry_status status;
+	const uint32_t all = ferry_net_caps(mem, peer);
 
-	FERRY_TRY(ferry_wrap_mem_create(fabric, control_bytes, data_bytes,
-	                                &made, handle));
-	struct ofi_mem *m = ofi_mem(made);
-
-	m->cq_fd = -1;
-	m->bell_fd = -1;
-	pthread_mutex_init(&m->lock, NULL);
-	ferry_cond_init(&m->room);
-	status = ferry_ofi_queue_open(m);
-	if (status == FERRY_OK)
-		status = ferry_ofi_endpoint_open(m, handle);
-	if (status != FERRY_OK) {
-		mem_destroy(made);
-		return status;
-	}
-	*mem = made;
-	return FERRY_OK;
+	if (!ferry_net_stores(mem, peer) || stores_data(mem, peer))
+		return all;
+	return (all & ~(uint32_t)FERRY_CAP_LDST) |
+	       (peer == mem->fabric->world->rank ? FERRY_CAP_DEVICE : 0);
 }
 
-static enum ferry_status mem_attach(struct ferry_mem *mem,
-                                    const uint8_t *handles)
+static void *data(const struct ferry_mem *mem, int32_t peer)
 {
-	struct ofi_mem *m = ofi_mem(mem);
-
-	FERRY_TRY(ferry_wrap_mem_attach(mem, handles));
-	FERRY_TRY(ferry_ofi_endpoint_attach(m, handles));
-	return ferry_ofi_thread_open(m);
+	if (peer == mem->fabric->world->rank)
+		return mem->data;
+	return stores_data(mem, peer) ? ferry_fabric_data_behind(mem, peer)
+	                              : NULL;
 }
 
 static size_t max_put(const struct ferry_mem *mem)
@@ -296,6 +314,21 @@ static enum ferry_status add(struct ofi_mem *m, int32_t peer,
 	return FERRY_OK;
 }
 
+/* To a rank of the own host, or to itself, in shm+ofi. */
+static enum ferry_status put_near(struct ofi_mem *m, int32_t peer,
+                                  size_t offset, const void *source,
+                                  size_t bytes, uint32_t signal)
+{
+	struct ferry_mem *mem = &m->net.wrap.mem;
+
+	if (bytes && offset >= mem->control_bytes && !stores_data(mem, peer))
+		return ferry_fail(&ofi_world(m)->ctx, FERRY_UNSUPPORTED,
+		                  "ofi: rank %d is on the own host: kernels "
+		                  "reach its GPU, this memory does not",
+		                  peer);
+	return ferry_fabric_put_ldst(mem, peer, offset, source, bytes, signal);
+}
+
 static enum ferry_status put(struct ferry_mem *mem, int32_t peer, size_t offset,
                              const void *source, size_t bytes, uint32_t signal)
 {
@@ -306,8 +339,7 @@ static enum ferry_status put(struct ferry_mem *mem, int32_t peer, size_t offset,
 	enum ferry_status status;
 
 	if (ferry_net_stores(mem, peer))
-		return ferry_fabric_put_ldst(mem, peer, offset, source, bytes,
-		                             signal);
+		return put_near(m, peer, offset, source, bytes, signal);
 	pthread_mutex_lock(&m->lock);
 	status = refuse(m, peer);
 	if (status == FERRY_OK && !ofi_has_failed(&m->peers[peer]))
@@ -395,11 +427,11 @@ static bool cut(struct ferry_mem *mem, int32_t peer,
 
 #define SLOTS                                                                  \
 	.size = sizeof(struct ferry_fabric_ops), .close = close_ofi,           \
-	.mem_create = mem_create, .mem_attach = mem_attach,                    \
-	.mem_seal = ferry_wrap_mem_seal, .mem_destroy = mem_destroy,           \
-	.caps = ferry_net_caps, .control = ferry_net_control,                  \
-	.data = ferry_fabric_data_behind, .max_put = max_put, .put = put,      \
-	.kick = kick, .flushed = flushed, .progress = progress,                \
+	.mem_create = ferry_ofi_mem_create,                                    \
+	.mem_attach = ferry_ofi_mem_attach, .mem_seal = ferry_wrap_mem_seal,   \
+	.mem_destroy = ferry_ofi_mem_destroy, .caps = caps,                    \
+	.control = ferry_net_control, .data = data, .max_put = max_put,        \
+	.put = put, .kick = kick, .flushed = flushed, .progress = progress,    \
 	.dead = ferry_wrap_dead, .cut = cut
 
 const struct ferry_fabric_ops ferry_fabric_ofi = {

@@ -58,10 +58,16 @@ static int probe_over(const struct ferry_world *world,
                       const struct ferry_fabric_ops *network, int score,
                       char reason[FERRY_REASON_BYTES])
 {
+	char none[FERRY_GPU_REASON_BYTES];
+
 	if (network->probe(world, reason) <= 0)
 		return 0;
+	if (!world && !ferry_gpu_sighted(none)) {
+		snprintf(reason, FERRY_REASON_BYTES, "%s", none);
+		return 0;
+	}
 	if (!world)
-		return ferry_gpu_sighted(reason) ? score : 0;
+		return score;
 	snprintf(reason, FERRY_REASON_BYTES, "GPUs of %d hosts",
 	         world->n_nodes);
 	return score;

@@ -49,6 +49,14 @@ void ferry_gpu_uuid(const struct ferry_gpu *gpu,
 void ferry_gpu_pci(const struct ferry_gpu *gpu, char pci[FERRY_GPU_PCI_BYTES]);
 
 /*
+ * Calls call(arg) with this GPU as the current device of the thread, for
+ * libraries that call CUDA themselves. NULL, or a GPU that has failed: with
+ * whatever it has.
+ */
+void ferry_gpu_within(const struct ferry_gpu *gpu, void (*call)(void *arg),
+                      void *arg);
+
+/*
  * What kernels of this GPU can do to the memory of another: bits of enum
  * ferry_cap, DEVICE and NVLINK. 0: nothing, and reason says why.
  */
@@ -81,6 +89,17 @@ enum ferry_status ferry_gpu_alloc_host(struct ferry_ctx *ctx,
                                        struct ferry_gpu_memory **memory);
 /* Is that promised for any size? Small ones are had where it is not, too. */
 bool ferry_gpu_has_host_memory(const struct ferry_gpu *gpu);
+/*
+ * Can NICs read memory of this GPU, and write it so that kernels which run see
+ * what had come before a word of the host that says so? False with the reason.
+ */
+bool ferry_gpu_takes_rdma(const struct ferry_gpu *gpu,
+                          char reason[FERRY_GPU_REASON_BYTES]);
+/* The same as ferry_gpu_alloc, of memory that NICs reach. */
+enum ferry_status ferry_gpu_alloc_rdma(struct ferry_ctx *ctx,
+                                       const struct ferry_gpu *gpu,
+                                       size_t bytes,
+                                       struct ferry_gpu_memory **memory);
 /* A descriptor by which other processes can map it; to be closed. */
 enum ferry_status ferry_gpu_export(struct ferry_ctx *ctx,
                                    const struct ferry_gpu *gpu,

@@ -266,3 +266,15 @@ void ferry_gpu_pci(const struct ferry_gpu *gpu, char pci[FERRY_GPU_PCI_BYTES])
 	snprintf(pci, FERRY_GPU_PCI_BYTES, "%04x:%02x:%02x.0", (unsigned)at[0],
 	         (unsigned)at[1], (unsigned)at[2]);
 }
+
+void ferry_gpu_within(const struct ferry_gpu *gpu, void (*call)(void *arg),
+                      void *arg)
+{
+	struct ferry_cuda_scope scope;
+	const bool is_in =
+		gpu && ferry_cuda_enter(NULL, gpu, &scope) == FERRY_OK;
+
+	call(arg);
+	if (is_in)
+		ferry_cuda_leave(&scope);
+}

@@ -27,13 +27,18 @@ static CUmemLocation location(const struct ferry_gpu *gpu)
 	};
 }
 
-static CUmemAllocationProp properties(const struct ferry_gpu *gpu)
+/* Whose pages. */
+enum where { ON_GPU, ON_GPU_FOR_NICS, ON_HOST };
+
+static CUmemAllocationProp properties(const struct ferry_gpu *gpu,
+                                      enum where where)
 {
 	return (CUmemAllocationProp){
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.requestedHandleTypes =
 			CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
 		.location = location(gpu),
+		.allocFlags.gpuDirectRDMACapable = where == ON_GPU_FOR_NICS,
 	};
 }
 
@@ -158,9 +163,9 @@ static cudaError_t make(const struct ferry_gpu *gpu,
 }
 
 static cudaError_t make_on_gpu(const struct ferry_gpu *gpu, size_t bytes,
-                               struct ferry_gpu_memory *m)
+                               enum where where, struct ferry_gpu_memory *m)
 {
-	const CUmemAllocationProp prop = properties(gpu);
+	const CUmemAllocationProp prop = properties(gpu, where);
 	const cudaError_t error = make(gpu, &prop, bytes, m);
 
 	return error == cudaSuccess ? zero(gpu, m) : error;
@@ -181,14 +186,16 @@ static cudaError_t make_on_host(const struct ferry_gpu *gpu, size_t bytes,
 
 static enum ferry_status alloc(struct ferry_ctx *ctx,
                                const struct ferry_gpu *gpu, size_t bytes,
-                               bool on_host, struct ferry_gpu_memory **memory)
+                               enum where where,
+                               struct ferry_gpu_memory **memory)
 {
 	struct ferry_gpu_memory *m = calloc(1, sizeof(*m));
 
 	if (!m)
 		return ferry_fail(ctx, FERRY_NOMEM, "p2p: record of a memory");
-	const cudaError_t error = on_host ? make_on_host(gpu, bytes, m)
-	                                  : make_on_gpu(gpu, bytes, m);
+	const cudaError_t error = where == ON_HOST
+	                                  ? make_on_host(gpu, bytes, m)
+	                                  : make_on_gpu(gpu, bytes, where, m);
 
 	if (error == cudaSuccess) {
 		*memory = m;
@@ -196,19 +203,19 @@ static enum ferry_status alloc(struct ferry_ctx *ctx,
 	}
 	unmap(gpu, m);
 	return ferry_cuda_fail(ctx, error, "p2p: %zu bytes %s GPU %d", bytes,
-	                       on_host ? "of the host for" : "on", gpu->device);
+	                       where == ON_HOST ? "of the host for" : "on",
+	                       gpu->device);
 }
 
 static enum ferry_status alloc_within(struct ferry_ctx *ctx,
                                       const struct ferry_gpu *gpu, size_t bytes,
-                                      bool on_host,
+                                      enum where where,
                                       struct ferry_gpu_memory **memory)
 {
 	struct ferry_cuda_scope scope;
 
 	FERRY_TRY(ferry_cuda_enter(ctx, gpu, &scope));
-	const enum ferry_status status =
-		alloc(ctx, gpu, bytes, on_host, memory);
+	const enum ferry_status status = alloc(ctx, gpu, bytes, where, memory);
 
 	ferry_cuda_leave(&scope);
 	return status;
@@ -218,7 +225,15 @@ enum ferry_status ferry_gpu_alloc(struct ferry_ctx *ctx,
                                   const struct ferry_gpu *gpu, size_t bytes,
                                   struct ferry_gpu_memory **memory)
 {
-	return alloc_within(ctx, gpu, bytes, false, memory);
+	return alloc_within(ctx, gpu, bytes, ON_GPU, memory);
+}
+
+enum ferry_status ferry_gpu_alloc_rdma(struct ferry_ctx *ctx,
+                                       const struct ferry_gpu *gpu,
+                                       size_t bytes,
+                                       struct ferry_gpu_memory **memory)
+{
+	return alloc_within(ctx, gpu, bytes, ON_GPU_FOR_NICS, memory);
 }
 
 enum ferry_status ferry_gpu_alloc_host(struct ferry_ctx *ctx,
@@ -226,7 +241,7 @@ enum ferry_status ferry_gpu_alloc_host(struct ferry_ctx *ctx,
                                        size_t bytes,
                                        struct ferry_gpu_memory **memory)
 {
-	return alloc_within(ctx, gpu, bytes, true, memory);
+	return alloc_within(ctx, gpu, bytes, ON_HOST, memory);
 }
 
 enum ferry_status ferry_gpu_export(struct ferry_ctx *ctx,

@@ -51,6 +51,13 @@ void ferry_gpu_pci(const struct ferry_gpu *gpu, char pci[FERRY_GPU_PCI_BYTES])
 	pci[0] = 0;
 }
 
+void ferry_gpu_within(const struct ferry_gpu *gpu, void (*call)(void *arg),
+                      void *arg)
+{
+	(void)gpu;
+	call(arg);
+}
+
 uint32_t ferry_gpu_reach(const struct ferry_gpu *gpu,
                          const uint8_t uuid[FERRY_GPU_UUID_BYTES],
                          char reason[FERRY_GPU_REASON_BYTES])
@@ -78,6 +85,22 @@ enum ferry_status ferry_gpu_alloc(struct ferry_ctx *ctx,
 }
 
 enum ferry_status ferry_gpu_alloc_host(struct ferry_ctx *ctx,
+                                       const struct ferry_gpu *gpu,
+                                       size_t bytes,
+                                       struct ferry_gpu_memory **memory)
+{
+	return ferry_gpu_alloc(ctx, gpu, bytes, memory);
+}
+
+bool ferry_gpu_takes_rdma(const struct ferry_gpu *gpu,
+                          char reason[FERRY_GPU_REASON_BYTES])
+{
+	(void)gpu;
+	snprintf(reason, FERRY_GPU_REASON_BYTES, "built without CUDA");
+	return false;
+}
+
+enum ferry_status ferry_gpu_alloc_rdma(struct ferry_ctx *ctx,
                                        const struct ferry_gpu *gpu,
                                        size_t bytes,
                                        struct ferry_gpu_memory **memory)

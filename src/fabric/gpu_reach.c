@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which GPUs reach each other, and over what. */
+/* Which GPUs reach each other, and over what; and whether NICs reach them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -69,4 +69,41 @@ uint32_t ferry_gpu_reach(const struct ferry_gpu *gpu,
 	return FERRY_CAP_DEVICE |
 	       (ferry_cuda_has_atomics(gpu->device, other) ? FERRY_CAP_NVLINK
 	                                                   : 0);
+}
+
+static bool has(const struct ferry_gpu *gpu, CUdevice_attribute attribute,
+                int least)
+{
+	int value = 0;
+
+	return gpu->driver.DeviceGetAttribute(&value, attribute, gpu->device) ==
+	               CUDA_SUCCESS &&
+	       value >= least;
+}
+
+/*
+ * Order: the NIC writes rows to the GPU and then its completion to the host,
+ * which raises a counter there; a kernel reads the counter and then the rows.
+ * A GPU whose order is less than OWNER would want a flush in between.
+ */
+bool ferry_gpu_takes_rdma(const struct ferry_gpu *gpu,
+                          char reason[FERRY_GPU_REASON_BYTES])
+{
+	const char *lacks = NULL;
+
+	if (!has(gpu, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, 1) &&
+	    !has(gpu, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 1))
+		lacks = "no GPUDirect RDMA";
+	else if (
+		!has(gpu,
+	             CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+	             1))
+		lacks = "no GPUDirect RDMA to memory of cuMemCreate";
+	else if (!has(gpu, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING,
+	              CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER))
+		lacks = "no order among writes of NICs without a flush";
+	if (lacks)
+		snprintf(reason, FERRY_GPU_REASON_BYTES, "GPU %d has %s",
+		         gpu->device, lacks);
+	return !lacks;
 }

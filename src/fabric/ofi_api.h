@@ -17,6 +17,9 @@
  */
 #define FERRY_OFI_VERSION FI_VERSION(1, 11)
 
+/* The same for memory of GPUs. */
+#define FERRY_OFI_HMEM_VERSION FI_VERSION(1, 18)
+
 struct ferry_ofi_api {
 	void *module; /* NULL: not open */
 	int (*getinfo)(uint32_t version, const char *node, const char *service,

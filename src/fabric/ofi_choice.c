@@ -27,22 +27,27 @@ enum {
  * Best first. Others are used when they are named. `ordered` is by
  * construction: one connection per peer, and completions in its order; what
  * fi_info says of order (FI_ORDER_WAW) speaks of bytes, not of immediates.
+ * `is_direct` is by the source: ofi_rxm copies messages, writes it passes on.
  */
 static const struct provider {
 	const char *name;
 	bool ordered;
 	bool is_stream;
+	bool is_direct;
 } providers[] = {
-	{"efa", false, false},          {"cxi", false, false},
-	{"verbs;ofi_rxm", true, false}, {"psm3", false, false},
-	{"opx", false, false},          {"tcp", true, true},
-	{"tcp;ofi_rxm", true, true},
+	{.name = "efa"},
+	{.name = "cxi"},
+	{.name = "verbs;ofi_rxm", .ordered = true, .is_direct = true},
+	{.name = "psm3"},
+	{.name = "opx"},
+	{.name = "tcp", .ordered = true, .is_stream = true},
+	{.name = "tcp;ofi_rxm", .ordered = true, .is_stream = true},
 };
 
 /* As good, but only when they are named. */
 static const struct provider named[] = {
-	{"net", true, true},
-	{"net;ofi_rxm", true, true},
+	{.name = "net", .ordered = true, .is_stream = true},
+	{.name = "net;ofi_rxm", .ordered = true, .is_stream = true},
 };
 
 enum {
@@ -326,6 +331,7 @@ static bool take(const struct ferry_ofi_api *api, const struct fi_info *offer,
 	memset(choice, 0, sizeof(*choice));
 	choice->ordered = p && p->ordered;
 	choice->is_stream = p && p->is_stream;
+	choice->is_direct = p && p->is_direct;
 	choice->numbered = choice->is_stream &&
 	                   offer->domain_attr->cq_data_size >= CQ_NUMBER_BYTES;
 	snprintf(choice->provider, sizeof(choice->provider), "%s", name);
@@ -372,4 +378,56 @@ bool ferry_ofi_choose(const struct ferry_ofi_api *api,
 		api->freeinfo(hints);
 	ferry_ofi_signals_restore(saved);
 	return taken;
+}
+
+static bool is_same(const struct fi_info *a, const struct fi_info *b)
+{
+	const struct sockaddr *at = address_of(a);
+
+	return !strcmp(provider_of(a), provider_of(b)) &&
+	       !strcmp(domain_of(a), domain_of(b)) &&
+	       a->addr_format == b->addr_format &&
+	       a->src_addrlen == b->src_addrlen &&
+	       (!at || !memcmp(at, b->src_addr, a->src_addrlen));
+}
+
+void ferry_ofi_choose_hmem(const struct ferry_ofi_api *api,
+                           const struct ferry_options *opt,
+                           struct ferry_ofi_choice *choice)
+{
+	struct ferry_ofi_signals *saved = ferry_ofi_signals_save();
+	struct fi_info *hints = hints_new(api, opt);
+	struct fi_info *offers = NULL;
+
+	if (hints) {
+		hints->caps |= FI_HMEM;
+		hints->domain_attr->mr_mode |= FI_MR_HMEM;
+		/* efa leaves the NIC's own writes out where less is asked. */
+		if (api->getinfo(api->version() >= FERRY_OFI_HMEM_VERSION
+		                         ? FERRY_OFI_HMEM_VERSION
+		                         : FERRY_OFI_VERSION,
+		                 NULL, NULL, 0, hints, &offers))
+			offers = NULL;
+		api->freeinfo(hints);
+	}
+	for (const struct fi_info *i = offers; i && !choice->hmem; i = i->next)
+		if (i->caps & FI_HMEM && is_same(i, choice->info))
+			choice->hmem = api->dupinfo(i);
+	if (offers)
+		api->freeinfo(offers);
+	if (choice->hmem)
+		choice->hmem->tx_attr->op_flags =
+			choice->info->tx_attr->op_flags;
+	ferry_ofi_signals_restore(saved);
+}
+
+void ferry_ofi_choice_drop(const struct ferry_ofi_api *api,
+                           struct ferry_ofi_choice *choice)
+{
+	if (choice->info)
+		api->freeinfo(choice->info);
+	if (choice->hmem)
+		api->freeinfo(choice->hmem);
+	choice->info = NULL;
+	choice->hmem = NULL;
 }

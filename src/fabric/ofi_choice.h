@@ -10,6 +10,8 @@ enum { FERRY_OFI_NAME_BYTES = 32 }; /* of a provider */
 /* What follows from the provider. */
 struct ferry_ofi_choice {
 	struct fi_info *info; /* own copy, with what Ferry wants of it */
+	/* The same with memory of GPUs (FI_HMEM), NULL: there is none. */
+	struct fi_info *hmem;
 	/*
 	 * Writes to one peer arrive, immediates included, in the order in which
 	 * they were posted. Otherwise each is complete only when it has
@@ -26,6 +28,8 @@ struct ferry_ofi_choice {
 	 * reset, and connect again: arrivals are numbered (ofi_arrival.c).
 	 */
 	bool numbered;
+	/* A write goes to the NIC as it is, whatever else makes copies. */
+	bool is_direct;
 	char provider[FERRY_OFI_NAME_BYTES];
 };
 
@@ -42,5 +46,13 @@ bool ferry_ofi_choose(const struct ferry_ofi_api *api,
                       const struct ferry_options *opt, bool nearby,
                       struct ferry_ofi_choice *choice,
                       char reason[FERRY_REASON_BYTES]);
+
+/* Looks for the same offer with memory of GPUs, for hmem of the choice. */
+void ferry_ofi_choose_hmem(const struct ferry_ofi_api *api,
+                           const struct ferry_options *opt,
+                           struct ferry_ofi_choice *choice);
+/* Frees what a choice has. */
+void ferry_ofi_choice_drop(const struct ferry_ofi_api *api,
+                           struct ferry_ofi_choice *choice);
 
 #endif

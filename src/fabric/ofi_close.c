@@ -6,7 +6,7 @@
  * no bytes that completes only when it has arrived: what was posted to it
  * before has arrived, then, too.
  */
-#include "ofi_inner.h"
+#include "ofi_memory.h"
 
 enum {
 	SETTLE_MS = 1000,

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "../core/bits.h"
-#include "ofi_inner.h"
+#include "ofi_memory.h"
 
 enum {
 	PROVIDER_BYTES = 16, /* of its name, for a refusal */
@@ -55,7 +55,7 @@ static size_t part_bytes(const struct ofi_mem *m, int part)
 
 static bool has_mr_mode(const struct ofi_mem *m, int mode)
 {
-	return ofi_fabric(m)->choice.info->domain_attr->mr_mode & mode;
+	return ofi_info(m)->domain_attr->mr_mode & mode;
 }
 
 /*
@@ -64,8 +64,7 @@ static bool has_mr_mode(const struct ofi_mem *m, int mode)
  */
 static uint64_t new_key(const struct ofi_mem *m, int part)
 {
-	const size_t bytes =
-		ofi_fabric(m)->choice.info->domain_attr->mr_key_size;
+	const size_t bytes = ofi_info(m)->domain_attr->mr_key_size;
 	uint64_t key = 0;
 
 	if (getrandom(&key, sizeof(key), GRND_NONBLOCK) != (ssize_t)sizeof(key))
@@ -75,15 +74,23 @@ static uint64_t new_key(const struct ofi_mem *m, int part)
 	return (key & ~(uint64_t)1) | (uint64_t)part;
 }
 
+static int register_memory(struct ofi_mem *m, int part)
+{
+	if (part == OFI_DATA && m->gpu_memory)
+		return ferry_ofi_hmem_register(m, new_key(m, part),
+		                               &m->mr[part]);
+	return fi_mr_reg(m->domain, part_base(m, part), part_bytes(m, part),
+	                 FI_WRITE | FI_REMOTE_WRITE, 0, new_key(m, part), 0,
+	                 &m->mr[part], NULL);
+}
+
 static enum ferry_status register_part(struct ofi_mem *m, int part)
 {
 	const struct ofi_fabric *f = ofi_fabric(m);
 	struct ferry_ctx *ctx = &ofi_world(m)->ctx;
-	const size_t bytes = part_bytes(m, part);
+	const bool on_gpu = part == OFI_DATA && m->gpu_memory;
 	char what[80];
-	int err = fi_mr_reg(m->domain, part_base(m, part), bytes,
-	                    FI_WRITE | FI_REMOTE_WRITE, 0, new_key(m, part), 0,
-	                    &m->mr[part], NULL);
+	int err = register_memory(m, part);
 
 	if (!err && has_mr_mode(m, FI_MR_ENDPOINT)) {
 		err = fi_mr_bind(m->mr[part], &m->ep->fid, 0);
@@ -92,15 +99,16 @@ static enum ferry_status register_part(struct ofi_mem *m, int part)
 	}
 	if (!err)
 		return FERRY_OK;
-	snprintf(what, sizeof(what), "registering %zu bytes%s", bytes,
-	         err == -FI_ENOMEM ? " (see ulimit -l)" : "");
+	snprintf(what, sizeof(what), "registering %zu bytes%s%s",
+	         part_bytes(m, part), on_gpu ? " of a GPU" : "",
+	         err == -FI_ENOMEM && !on_gpu ? " (see ulimit -l)" : "");
 	return ferry_ofi_fail(ctx, f, err, what);
 }
 
 /* With a descriptor to sleep on, where the provider has one. */
 static int open_cq(struct ofi_mem *m)
 {
-	const struct fi_info *info = ofi_fabric(m)->choice.info;
+	const struct fi_info *info = ofi_info(m);
 	struct fi_cq_attr attr = {
 		.size = info->tx_attr->size + info->rx_attr->size,
 		.format = FI_CQ_FORMAT_DATA,
@@ -121,7 +129,7 @@ static int open_cq(struct ofi_mem *m)
 
 static int open_av(struct ofi_mem *m)
 {
-	const struct fi_info *info = ofi_fabric(m)->choice.info;
+	const struct fi_info *info = ofi_info(m);
 	struct fi_av_attr attr = {
 		.type = info->domain_attr->av_type,
 		.count = (size_t)ofi_world(m)->n_ranks,
@@ -140,7 +148,7 @@ static int open_av(struct ofi_mem *m)
 static int open_ep(struct ofi_mem *m)
 {
 	struct fid_ep *ep;
-	int err = fi_endpoint(m->domain, ofi_fabric(m)->choice.info, &ep, NULL);
+	int err = fi_endpoint(m->domain, ofi_info(m), &ep, NULL);
 
 	if (err)
 		return err;
@@ -154,7 +162,7 @@ static int open_ep(struct ofi_mem *m)
 static int try_objects(struct ofi_mem *m, const char **what)
 {
 	struct ofi_fabric *f = ofi_fabric(m);
-	int err = fi_domain(f->fid, f->choice.info, &m->domain, NULL);
+	int err = fi_domain(f->fid, ofi_info(m), &m->domain, NULL);
 
 	*what = "fi_domain";
 	if (err)
@@ -169,6 +177,10 @@ static int try_objects(struct ofi_mem *m, const char **what)
 		return err;
 	*what = "fi_endpoint";
 	err = open_ep(m);
+	if (err)
+		return err;
+	*what = "fi_setopt: memory of a GPU without calls of CUDA";
+	err = ferry_ofi_hmem_promise(m);
 	if (err)
 		return err;
 	*what = "fi_enable";

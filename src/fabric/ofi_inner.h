@@ -9,6 +9,8 @@
  *	ofi_signals.c   handlers that it installs, put back
  *	ofi_choice.c    provider, domain, address
  *	ofi_endpoint.c  objects of libfabric, registration, handles
+ *	ofi_hmem.c      data in memory of a GPU
+ *	ofi_memory.c    a memory from its opening to its end
  *	ofi_queue.c     puts that have not been handed over yet
  *	ofi_write.c     a put handed over: one write, or bytes and immediate
  *	ofi_progress.c  whose turn it is; completions, failures
@@ -89,13 +91,6 @@ enum ofi_op_kind {
 	OFI_OP_LAST,      /* a number behind the last one (ofi_last.c) */
 };
 
-/* Has it an immediate, and a number? */
-static inline bool ofi_is_announced(enum ofi_op_kind kind)
-{
-	return kind == OFI_OP_BOTH || kind == OFI_OP_IMMEDIATE ||
-	       kind == OFI_OP_LAST;
-}
-
 /* What the provider has got and not completed. */
 struct ofi_op {
 	struct fi_context2
@@ -139,8 +134,9 @@ struct ofi_mem {
 	struct fid_cq *cq;
 	struct fid_av *av;
 	struct fid_mr *mr[OFI_PARTS];
-	int cq_fd;   /* -1: the provider has none */
-	int bell_fd; /* eventfd: the thread has work */
+	struct ferry_gpu_memory *gpu_memory; /* data; NULL: it is the host's */
+	int cq_fd;                           /* -1: the provider has none */
+	int bell_fd;                         /* eventfd: the thread has work */
 	pthread_t thread;
 	bool has_thread;
 	pthread_mutex_t lock; /* of what follows, and of calls to libfabric */
@@ -179,6 +175,14 @@ static inline struct ferry_world *ofi_world(const struct ofi_mem *m)
 	return m->net.wrap.mem.fabric->world;
 }
 
+/* What its objects are opened with. */
+static inline struct fi_info *ofi_info(const struct ofi_mem *m)
+{
+	const struct ferry_ofi_choice *choice = &ofi_fabric(m)->choice;
+
+	return m->gpu_memory ? choice->hmem : choice->info;
+}
+
 static inline uint32_t ofi_counter(uint32_t immediate)
 {
 	return immediate & ((1u << OFI_MORE_SHIFT) - 1);
@@ -207,22 +211,7 @@ static inline bool ofi_may_merge(const struct ofi_mem *m)
 	return m->net.wrap.mem.n_signals < 1u << OFI_MORE_SHIFT;
 }
 
-/* Words for a call of libfabric that returned `err` < 0. */
-enum ferry_status ferry_ofi_fail(struct ferry_ctx *ctx,
-                                 const struct ofi_fabric *f, int err,
-                                 const char *what);
-
-/* ofi_endpoint.c: the objects of a memory whose inner one is there. */
-enum ferry_status ferry_ofi_endpoint_open(struct ofi_mem *m,
-                                          uint8_t handle[FERRY_HANDLE_BYTES]);
-enum ferry_status ferry_ofi_endpoint_attach(struct ofi_mem *m,
-                                            const uint8_t *handles);
-/* Also what was opened in part only. */
-void ferry_ofi_endpoint_close(struct ofi_mem *m);
-
 /* ofi_queue.c; the lock is held in all of it. */
-enum ferry_status ferry_ofi_queue_open(struct ofi_mem *m);
-void ferry_ofi_queue_close(struct ofi_mem *m);
 static inline uint32_t ofi_queue_length(const struct ofi_peer *p)
 {
 	return p->tail - p->head;
@@ -254,8 +243,6 @@ ssize_t ferry_ofi_hand_over(struct ofi_mem *m, int32_t peer,
 /* A write of no bytes that counts nothing: 0, -FI_EAGAIN, an error. */
 ssize_t ferry_ofi_write_nothing(struct ofi_mem *m, int32_t peer,
                                 enum ofi_op_kind kind);
-/* Begins connections to peers; once, before anything else. */
-void ferry_ofi_greet(struct ofi_mem *m);
 
 /* ofi_progress.c; the lock is held. */
 
@@ -306,19 +293,7 @@ void ferry_ofi_ring(struct ofi_mem *m);
 /* Asks peers that nothing has been sent to for a while, now and then. */
 void ferry_ofi_ask_last(struct ofi_mem *m);
 
-/*
- * ofi_close.c: has the peer gone, whatever is known of how? The lock is held.
- */
+/* ofi_close.c; the lock is held: has the peer gone, whoever says so? */
 bool ferry_ofi_peer_is_gone(struct ofi_mem *m, int32_t peer);
-
-/* ofi_thread.c */
-enum ferry_status ferry_ofi_thread_open(struct ofi_mem *m);
-void ferry_ofi_thread_close(struct ofi_mem *m);
-
-/*
- * ofi_close.c: waits, a second at most, until what this rank has written has
- * arrived at whoever is still there.
- */
-void ferry_ofi_settle(struct ofi_mem *m);
 
 #endif

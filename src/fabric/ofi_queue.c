@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "../core/bits.h"
-#include "ofi_inner.h"
+#include "ofi_memory.h"
 
 enum {
 	QUEUE_ALL = 65536, /* entries of all peers, 88 bytes each */
@@ -32,8 +32,8 @@ enum ferry_status ferry_ofi_queue_open(struct ofi_mem *m)
 	struct ferry_world *world = ofi_world(m);
 	const size_t n_ranks = (size_t)world->n_ranks;
 	const size_t size = ring_size(world->n_ranks);
-	const size_t n_ops = (size_t)min_i64(
-		(int64_t)ofi_fabric(m)->choice.info->tx_attr->size, OPS_MOST);
+	const size_t n_ops =
+		(size_t)min_i64((int64_t)ofi_info(m)->tx_attr->size, OPS_MOST);
 
 	m->peers = calloc(n_ranks, sizeof(*m->peers));
 	m->rings = calloc(n_ranks * size, sizeof(*m->rings));
@@ -47,8 +47,7 @@ enum ferry_status ferry_ofi_queue_open(struct ofi_mem *m)
 	m->merged_bytes = (size_t)min_i64((int64_t)ofi_fabric(m)->max_put,
 	                                  OFI_MERGED_BYTES);
 	m->max_pieces = (uint32_t)min_i64(
-		(int64_t)ofi_fabric(m)->choice.info->tx_attr->rma_iov_limit,
-		OFI_PIECES);
+		(int64_t)ofi_info(m)->tx_attr->rma_iov_limit, OFI_PIECES);
 	m->queue_mask = (uint32_t)size - 1;
 	for (size_t r = 0; r < n_ranks; r++)
 		m->peers[r].ring = m->rings + r * size;

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "../core/bits.h"
-#include "ofi_inner.h"
+#include "ofi_memory.h"
 
 enum {
 	SLACK_NS = 1000,
@@ -66,7 +66,7 @@ static void give_way(struct ofi_mem *m)
  * so for ever, while it waits for a peer: who only looked again would keep the
  * lock, and a core.
  */
-static void *run(void *arg)
+static void work(void *arg)
 {
 	struct ofi_mem *m = arg;
 	int64_t ns = NAP_LEAST_NS;
@@ -97,6 +97,12 @@ static void *run(void *arg)
 		rest(m, by_fd, ns);
 	}
 	pthread_mutex_unlock(&m->lock);
+}
+
+/* A provider that grows a pool of buffers may register it with CUDA. */
+static void *run(void *arg)
+{
+	ferry_gpu_within(ofi_gpu(arg), work, arg);
 	return NULL;
 }
 

@@ -4,7 +4,7 @@
  * immediate. Who has his turn, and what becomes of a write, is in
  * ofi_progress.c.
  */
-#include "ofi_inner.h"
+#include "ofi_memory.h"
 
 static void *descriptor(const struct ofi_mem *m, const void *source)
 {
@@ -35,14 +35,21 @@ static size_t aim(const struct ofi_mem *m, const struct ofi_peer *p,
 	return e->n_pieces;
 }
 
+/* Has it an immediate, and a number? */
+static bool is_announced(enum ofi_op_kind kind)
+{
+	return kind == OFI_OP_BOTH || kind == OFI_OP_IMMEDIATE ||
+	       kind == OFI_OP_LAST;
+}
+
 /* What is asked of a write of that kind. */
 static uint64_t flags_of(const struct ofi_mem *m, enum ofi_op_kind kind)
 {
 	const bool arrives = kind == OFI_OP_AGAIN || kind == OFI_OP_QUESTION ||
 	                     kind == OFI_OP_LAST;
 
-	return ofi_fabric(m)->choice.info->tx_attr->op_flags | FI_COMPLETION |
-	       (ofi_is_announced(kind) ? FI_REMOTE_CQ_DATA : 0) |
+	return ofi_info(m)->tx_attr->op_flags | FI_COMPLETION |
+	       (is_announced(kind) ? FI_REMOTE_CQ_DATA : 0) |
 	       (arrives ? FI_DELIVERY_COMPLETE : 0);
 }
 
@@ -84,7 +91,7 @@ static ssize_t write_entry(struct ofi_mem *m, int32_t peer,
 		return err;
 	}
 	m->peers[peer].written = true;
-	m->peers[peer].n_sent += ofi_is_announced(kind);
+	m->peers[peer].n_sent += is_announced(kind);
 	return 0;
 }
 

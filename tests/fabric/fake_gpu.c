@@ -55,6 +55,7 @@ int32_t fake_gpu_memories;
 uint32_t fake_gpu_fails;
 uint32_t fake_gpu_stuck;
 uint32_t fake_gpu_no_host;
+uint32_t fake_gpu_no_rdma;
 
 int32_t ferry_gpu_sighted(char reason[FERRY_GPU_REASON_BYTES])
 {
@@ -176,6 +177,25 @@ void ferry_gpu_pci(const struct ferry_gpu *gpu, char pci[FERRY_GPU_PCI_BYTES])
 	pci[0] = 0;
 }
 
+void ferry_gpu_within(const struct ferry_gpu *gpu, void (*call)(void *arg),
+                      void *arg)
+{
+	(void)gpu;
+	call(arg);
+}
+
+bool ferry_gpu_takes_rdma(const struct ferry_gpu *gpu,
+                          char reason[FERRY_GPU_REASON_BYTES])
+{
+	const bool takes =
+		!(load_seq_u32(&fake_gpu_no_rdma) >> gpu->ordinal & 1);
+
+	if (!takes)
+		snprintf(reason, FERRY_GPU_REASON_BYTES,
+		         "GPU %d has no pretended RDMA", gpu->ordinal);
+	return takes;
+}
+
 uint32_t ferry_gpu_reach(const struct ferry_gpu *gpu,
                          const uint8_t uuid[FERRY_GPU_UUID_BYTES],
                          char reason[FERRY_GPU_REASON_BYTES])
@@ -236,6 +256,14 @@ enum ferry_status ferry_gpu_alloc(struct ferry_ctx *ctx,
 }
 
 enum ferry_status ferry_gpu_alloc_host(struct ferry_ctx *ctx,
+                                       const struct ferry_gpu *gpu,
+                                       size_t bytes,
+                                       struct ferry_gpu_memory **memory)
+{
+	return ferry_gpu_alloc(ctx, gpu, bytes, memory);
+}
+
+enum ferry_status ferry_gpu_alloc_rdma(struct ferry_ctx *ctx,
                                        const struct ferry_gpu *gpu,
                                        size_t bytes,
                                        struct ferry_gpu_memory **memory)

@@ -18,5 +18,7 @@ extern uint32_t fake_gpu_stuck;
 
 /* 1: memory of the host is not a GPU's. */
 extern uint32_t fake_gpu_no_host;
+/* Bit g: NICs do not reach GPU g. */
+extern uint32_t fake_gpu_no_rdma;
 
 #endif

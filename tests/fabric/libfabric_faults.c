@@ -73,6 +73,7 @@ __attribute__((constructor)) static void begin(void)
 	read_number(text, "hold_us=", &set->hold_us);
 	read_number(text, "late_us=", &set->late_us);
 	read_number(text, "seed=", &set->seed);
+	read_number(text, "hmem=", &set->hmem);
 	if (as)
 		sscanf(as, "as=%31[^ ]", set->as);
 }
@@ -125,12 +126,23 @@ static void rename_provider(struct fi_fabric_attr *attr, const char *name)
 	attr->prov_name = strdup(name);
 }
 
+/* Does an offer, or who asks for one, speak of memory of GPUs? */
+static void set_hmem(struct fi_info *info, bool hmem)
+{
+	info->caps = (info->caps & ~FI_HMEM) | (hmem ? FI_HMEM : 0);
+	info->domain_attr->mr_mode =
+		(info->domain_attr->mr_mode & ~FI_MR_HMEM) |
+		(hmem ? FI_MR_HMEM : 0);
+}
+
 struct fi_info *faults_real_info(const struct fi_info *info)
 {
 	struct fi_info *own = real.dupinfo(info);
 
 	if (own && faults_board->set.as[0])
 		rename_provider(own->fabric_attr, real_name);
+	if (own && faults_board->set.hmem)
+		set_hmem(own, false);
 	return own;
 }
 
@@ -147,14 +159,24 @@ OFI_FAULTS_API int fi_getinfo(uint32_t version, const char *node,
 	const char *as = faults_board->set.as;
 
 	need_real();
-	const int fault = faults_fail(faults_rank, OFI_CALL_GETINFO);
-	const int err = fault ? fault
-	                      : real.getinfo(version, node, service, flags,
-	                                     hints, info);
+	const bool hmem =
+		hints && hints->caps & FI_HMEM && faults_board->set.hmem;
+	struct fi_info *plain = hmem ? real.dupinfo(hints) : NULL;
+	int err = faults_fail(faults_rank, OFI_CALL_GETINFO);
 
-	for (struct fi_info *i = err || !as[0] ? NULL : *info; i; i = i->next)
-		if (!strcmp(i->fabric_attr->prov_name, real_name))
+	if (plain)
+		set_hmem(plain, false);
+	if (!err)
+		err = real.getinfo(version, node, service, flags,
+		                   plain ? plain : hints, info);
+	for (struct fi_info *i = err ? NULL : *info; i; i = i->next) {
+		if (hmem)
+			set_hmem(i, true);
+		if (as[0] && !strcmp(i->fabric_attr->prov_name, real_name))
 			rename_provider(i->fabric_attr, as);
+	}
+	if (plain)
+		real.freeinfo(plain);
 	return err;
 }
 

@@ -25,6 +25,8 @@ enum ofi_call {
 	OFI_CALL_EP_BIND,
 	OFI_CALL_ENABLE,
 	OFI_CALL_MR_REG,
+	OFI_CALL_MR_REGATTR, /* memory of a GPU */
+	OFI_CALL_SETOPT,
 	OFI_CALL_GETNAME,
 	OFI_CALL_AV_INSERT,
 	OFI_N_CALLS,
@@ -77,6 +79,11 @@ struct ofi_faults {
 	uint32_t behind;
 	/* Not 0: nobody may ever sleep on the descriptor (fi_trywait). */
 	uint32_t restless;
+	/*
+	 * Not 0: memory of GPUs can be registered (FI_HMEM), which must be
+	 * that of the host, as fake_gpu.c has it.
+	 */
+	uint32_t hmem;
 	uint32_t seed;
 	/* The name that tcp;ofi_rxm is given, such as efa: of no order. */
 	char as[OFI_FAULTS_NAME];
@@ -85,9 +92,13 @@ struct ofi_faults {
 /* What was done since ofi_faults_set, by all ranks. */
 struct ofi_faults_done {
 	uint32_t failed, again, errors, overruns, held, late, lost;
-	uint32_t writes;  /* that were accepted */
-	uint32_t n_open;  /* objects of libfabric that are open */
-	uint32_t refused; /* to be closed, for others depend on them */
+	uint32_t writes;       /* that were accepted */
+	uint32_t n_open;       /* objects of libfabric that are open */
+	uint32_t refused;      /* to be closed, for others depend on them */
+	uint32_t n_hmem;       /* memories of GPUs that were registered */
+	uint32_t hmem_devices; /* bits */
+	uint32_t hmem_writes;  /* from there */
+	uint32_t promised;     /* endpoints that are to call no CUDA */
 };
 
 #define OFI_FAULTS_API __attribute__((visibility("default")))

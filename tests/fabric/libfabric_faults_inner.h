@@ -70,6 +70,7 @@ struct faulty {
 	uint32_t n_behind;    /* looks until what is late is read */
 	uint64_t last_due_ns; /* of arrivals */
 	bool remakes;         /* a connection, when the next write comes */
+	struct iovec hmem;    /* memory of a GPU, registered */
 	struct fid_ep *ep;
 	struct faults_name name;
 	size_t name_bytes;
@@ -82,6 +83,7 @@ struct faulty {
 	struct fi_ops_av av, *real_av;
 	struct fi_ops domain_fid, *real_domain_fid;
 	struct fi_ops ep_fid, *real_ep_fid;
+	struct fi_ops_ep ep_ops, *real_ep_ops;
 	struct fi_ops cq_fid, *real_cq_fid;
 	struct fi_ops av_fid, *real_av_fid;
 	struct fi_ops mr_fid, *real_mr_fid;

@@ -107,6 +107,51 @@ static int reg(struct fid *fid, const void *buf, size_t len, uint64_t access,
 	return 0;
 }
 
+/* Memory of a GPU: the real library takes it for that of the host. */
+static int regattr(struct fid *fid, const struct fi_mr_attr *attr,
+                   uint64_t flags, struct fid_mr **mr)
+{
+	struct fid_domain *domain = (struct fid_domain *)(void *)fid;
+	struct faulty *f = FAULTY_OF(domain->mr, mr);
+	struct fi_mr_attr own = *attr;
+	int err = faults_fail(f->rank, OFI_CALL_MR_REGATTR);
+
+	if (attr->iface != FI_HMEM_CUDA || attr->iov_count != 1 || flags)
+		err = -FI_EINVAL;
+	own.iface = FI_HMEM_SYSTEM;
+	own.device.reserved = 0;
+	if (!err)
+		err = f->real_mr->regattr(fid, &own, flags, mr);
+	if (err)
+		return err;
+	opened();
+	FAULTY_TAKE((*mr)->fid.ops, f, mr_fid);
+	f->mr_fid.close = close_mr;
+	f->hmem = attr->mr_iov[0];
+	add_seq_u32(&faults_board->done.n_hmem, 1);
+	__atomic_fetch_or(&faults_board->done.hmem_devices,
+	                  1u << attr->device.cuda, __ATOMIC_SEQ_CST);
+	return 0;
+}
+
+static int setopt(fid_t fid, int level, int option, const void *value,
+                  size_t bytes)
+{
+	struct fid_ep *ep = (struct fid_ep *)(void *)fid;
+	struct faulty *f = FAULTY_OF(ep->ops, ep_ops);
+	const int err = faults_fail(f->rank, OFI_CALL_SETOPT);
+
+	if (err)
+		return err;
+	/* FI_OPT_CUDA_API_PERMITTED */
+	if (!faults_board->set.hmem || level != FI_OPT_ENDPOINT || option != 10)
+		return f->real_ep_ops->setopt(fid, level, option, value, bytes);
+	if (bytes != sizeof(bool) || *(const bool *)value)
+		return -FI_EINVAL;
+	add_seq_u32(&faults_board->done.promised, 1);
+	return 0;
+}
+
 static int insert(struct fid_av *av, const void *addr, size_t count,
                   fi_addr_t *fi_addr, uint64_t flags, void *context)
 {
@@ -217,6 +262,8 @@ static int open_ep(struct fid_domain *domain, struct fi_info *info,
 	f->ep_fid.close = close_ep;
 	f->ep_fid.bind = bind_ep;
 	f->ep_fid.control = control_ep;
+	FAULTY_TAKE((*ep)->ops, f, ep_ops);
+	f->ep_ops.setopt = setopt;
 	return 0;
 }
 
@@ -232,6 +279,7 @@ static void take_domain(struct faulty *f, struct fid_domain *domain)
 	f->domain.endpoint = open_ep;
 	FAULTY_TAKE(domain->mr, f, mr);
 	f->mr.reg = reg;
+	f->mr.regattr = regattr;
 	FAULTY_TAKE(domain->fid.ops, f, domain_fid);
 	f->domain_fid.close = close_domain;
 }

@@ -136,6 +136,14 @@ static ssize_t pass(struct faulty *f, const struct fi_msg_rma *message,
 	return 0;
 }
 
+static bool is_hmem(const struct faulty *f, const struct iovec *from)
+{
+	const uintptr_t at = (uintptr_t)from->iov_base;
+	const uintptr_t first = (uintptr_t)f->hmem.iov_base;
+
+	return from->iov_len && at >= first && at - first < f->hmem.iov_len;
+}
+
 static ssize_t writemsg(struct fid_ep *ep, const struct fi_msg_rma *message,
                         uint64_t flags)
 {
@@ -163,6 +171,8 @@ static ssize_t writemsg(struct fid_ep *ep, const struct fi_msg_rma *message,
 	if (!err) {
 		f->n_writes++;
 		add_seq_u32(&faults_board->done.writes, 1);
+		add_seq_u32(&faults_board->done.hmem_writes,
+		            is_hmem(f, &message->msg_iov[0]));
 	}
 	return err;
 }

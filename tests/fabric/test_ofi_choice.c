@@ -65,15 +65,18 @@ static void offer(const char *provider, const char *network, const char *domain,
 	o->bus.attr.pci.bus_id = bus;
 }
 
+static uint32_t asked_version;
+static uint64_t asked_caps;
+
 static int getinfo(uint32_t version, const char *node, const char *service,
                    uint64_t flags, const struct fi_info *hints,
                    struct fi_info **info)
 {
-	(void)version;
+	asked_version = version;
 	(void)node;
 	(void)service;
 	(void)flags;
-	(void)hints;
+	asked_caps = hints->caps;
 	for (int i = 0; i < n_offers; i++) {
 		link_up(&offers[i]);
 		offers[i].info.next =
@@ -108,7 +111,13 @@ static const char *strerror_of(int error)
 	return "some error";
 }
 
+static uint32_t library_version(void)
+{
+	return FI_VERSION(2, 3);
+}
+
 static const struct ferry_ofi_api api = {
+	.version = library_version,
 	.getinfo = getinfo,
 	.dupinfo = dupinfo,
 	.freeinfo = freeinfo,
@@ -211,6 +220,39 @@ static void test_tcp_has_none(void **state)
 		expect(r, &opt, "eth0");
 }
 
+/* For memory of GPUs the same NIC, or none. */
+static void test_gpu_memory(void **state)
+{
+	static const char *const domains[] = {"mlx5_0", "mlx5_1"};
+	struct ferry_ofi_choice choice;
+	char reason[FERRY_REASON_BYTES] = "";
+
+	(void)state;
+	offer("verbs;ofi_rxm", "IB-1", "mlx5_0", 1);
+	offer("efa", "IB-1", "mlx5_1", 2);
+	offer("verbs;ofi_rxm", "IB-1", "mlx5_1", 2);
+	offers[1].info.caps = FI_HMEM;
+	offers[2].info.caps = FI_HMEM;
+	for (int i = 0; i < 2; i++) {
+		struct ferry_options opt = {.ofi_provider = "verbs;ofi_rxm"};
+
+		snprintf(opt.ofi_domain, sizeof(opt.ofi_domain), "%s",
+		         domains[i]);
+		assert_true(ferry_ofi_choose(&api, NULL, &opt, false, &choice,
+		                             reason));
+		assert_null(choice.hmem);
+		assert_int_equal(asked_caps & FI_HMEM, 0);
+		ferry_ofi_choose_hmem(&api, &opt, &choice);
+		assert_int_equal(asked_caps & FI_HMEM, FI_HMEM);
+		assert_int_equal(asked_version, FI_VERSION(1, 18));
+		assert_int_equal(choice.hmem != NULL, i);
+		if (choice.hmem)
+			assert_string_equal(choice.hmem->domain_attr->name,
+			                    domains[i]);
+		ferry_ofi_choice_drop(&api, &choice);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -219,6 +261,7 @@ int main(void)
 	                                  forget_offers),
 		cmocka_unit_test_teardown(test_named_domain, forget_offers),
 		cmocka_unit_test_teardown(test_tcp_has_none, forget_offers),
+		cmocka_unit_test_teardown(test_gpu_memory, forget_offers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
