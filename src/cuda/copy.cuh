@@ -74,6 +74,16 @@ static __device__ __forceinline__ void barrier_expect(uint64_t *barrier,
 		: "memory");
 }
 
+/* The same without an arrival: by who has not arrived yet. */
+static __device__ __forceinline__ void barrier_more(uint64_t *barrier,
+                                                    uint32_t bytes)
+{
+	asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], "
+	             "%1;" ::"r"(smem_address(barrier)),
+	             "r"(bytes)
+	             : "memory");
+}
+
 static __device__ __forceinline__ void barrier_arrive(uint64_t *barrier)
 {
 	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(

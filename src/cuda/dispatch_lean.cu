@@ -25,7 +25,10 @@
  *	   equal entries before it, and hands an own row to the copy engine
  *	5. the rest of the peers' rows; then these to the copy engine. TOKEN:
  *	   the flags
- *	Recv alone: own rows are loaded again between 3 and 4.
+ *	Recv alone (recv_lean): the copy engine loads own rows again while
+ *	the slot is looked at; then 3 for all ranks, each line asked for once,
+ *	and TOKEN's flags with them. A block whose lines are all here delivers
+ *	each row as soon as it has its place; else 3 to 5, as above.
  * Flags
  *	The epoch, in lines and flags; never reset.
  * Early launch
@@ -61,114 +64,13 @@
 
 #include <cuda_runtime_api.h>
 
-#include "dispatch_lean_begin.cuh"
-#include "dispatch_lean_recv.cuh"
-#include "dispatch_lean_token.cuh"
+#include "dispatch_lean_alone.cuh"
+#include "dispatch_lean_both.cuh"
 #include "resident.cuh"
 
-/* After the tables are in: may the block go on? */
-static __device__ __forceinline__ bool is_agreed(const struct lean *l)
-{
-	const uint32_t odd = l->shared->odd;
-
-	if (!odd)
-		return true;
-	if (odd & LEAN_FAILED)
-		return false;
-	return !lean_any(l->thread == 0 && lean_refuses(l->a, l->shared));
-}
-
-/* Lines of the own table, as a guess at what others send. */
-static __device__ __forceinline__ uint32_t likely_lines(uint32_t n)
-{
-	return ((uint32_t)sizeof(struct ferry_table) + n * 4 + LINE_DATA - 1) /
-	       LINE_DATA;
-}
-
-/*
- * All tables, and may they be used? *guessed: the row that was looked at is
- * here. False: the channel has ended.
- */
-template <int32_t PARTS>
-static __device__ __forceinline__ bool
-agree(const struct lean *l, uint32_t n, struct lean_guess *g, bool *guessed)
-{
-	if (l->lane == 0)
-		l->shared->waits[l->warp] =
-			lean_wait(l->d, FERRY_PHASE_DISPATCH_RECV, l->epoch);
-	__syncwarp();
-	if (!receive_tables<PARTS>(l,
-	                           PARTS & LEAN_SEND ? likely_lines(n)
-	                                             : l->a->by_table_lines.by,
-	                           g) &&
-	    l->lane == 0)
-		atomicOr(&l->shared->odd, LEAN_FAILED);
-	fence_proxy_async_shared();
-	LEAN_MARK(l, 5);
-	*guessed = !lean_any(!g->is_on || g->here != 3);
-	LEAN_MARK(l, 6);
-	return is_agreed(l) &&
-	       (!l->is_clerk || (!finds_overflow(l) && tell_counts(l)));
-}
-
-/* False: the channel has ended. */
-template <int32_t PARTS>
-static __device__ __forceinline__ bool receive(const struct lean *l, uint32_t n)
-{
-	struct lean_guess g = guess_row(l);
-	bool guessed;
-
-	if (!agree<PARTS>(l, n, &g, &guessed))
-		return false;
-	if (!l->works)
-		return true;
-	if (!(PARTS & LEAN_SEND))
-		stage<false>(l, 0, (uint32_t)l->shared->heads[l->own].n_tokens);
-	bool good = place_all<false, PARTS>(l);
-	LEAN_MARK(l, 7);
-
-	if (!(PARTS & LEAN_SEND) || !guessed || l->a->n_units != 1) {
-		good = good && receive_rows(l, &g);
-		LEAN_MARK(l, 8);
-		fence_proxy_async_shared();
-		if (lean_any(!good))
-			return false;
-	} else if (l->d->op.weights && lean_any(!good)) {
-		return false;
-	}
-	LEAN_MARK(l, 9);
-	deliver_rows<PARTS>(l);
-	return true;
-}
-
-/* The same of TOKEN. */
-template <int32_t PARTS>
-static __device__ __forceinline__ bool receive_views(const struct lean *l,
-                                                     uint32_t n)
-{
-	struct lean_guess none = {false, NULL, NULL, 3};
-	const uint64_t seen = PARTS & LEAN_SEND ? 0 : first_flag(l);
-	bool guessed;
-
-	if (!agree<PARTS>(l, n, &none, &guessed))
-		return false;
-	if (!l->works)
-		return true;
-	end_index(l);
-	bool good = place_all<true, PARTS>(l);
-
-	LEAN_MARK(l, 7);
-	good = good && await_rows<PARTS>(l, seen);
-	LEAN_MARK(l, 8);
-	return !lean_any(!good);
-}
-
-template <int32_t PARTS>
 static __device__ __forceinline__ int32_t
 tokens_given(const struct ferry_cuda_dispatch *d)
 {
-	if (!(PARTS & LEAN_SEND))
-		return 0;
 	return d->in.n_tokens_ptr ? *d->in.n_tokens_ptr : d->in.n_tokens;
 }
 
@@ -190,14 +92,13 @@ __launch_bounds__(TOKEN ? LEAN_THREADS + 32 : LEAN_THREADS, 1)
 	kernel_wait_previous();
 	LEAN_MARK(&l, 0);
 	look_at_slot(&l, &slot);
-	const int32_t given = tokens_given<PARTS>(&a.d);
+	const int32_t given = tokens_given(&a.d);
 	const uint32_t all = (uint32_t)given <= (uint32_t)a.d.ch.max_tokens
 	                             ? (uint32_t)given
 	                             : 0;
 
 	if (!carries) {
-		if (PARTS & LEAN_SEND)
-			stage<true>(&l, all * a.by_topk.by, all);
+		stage(&l, all * a.by_topk.by, all);
 		tell_slot<PARTS>(&l, &slot);
 	}
 	__syncthreads();
@@ -220,16 +121,16 @@ __launch_bounds__(TOKEN ? LEAN_THREADS + 32 : LEAN_THREADS, 1)
 		send_rows(&l, n_tokens);
 	if (l.thread == LEAN_READER)
 		ticket = add_relaxed_gpu(&a.d.op.slot->tickets, 1);
-	if (PARTS & LEAN_SEND && l.thread == 0)
+	if (l.thread == 0)
 		make_head(&l, given);
-	if (PARTS & LEAN_SEND && l.is_clerk) {
+	if (l.is_clerk) {
 		__syncwarp();
 		send_table<PARTS>(&l, n);
 		latch_batch(&l, n);
 	}
 	LEAN_MARK(&l, 2);
 	if (PARTS & LEAN_RECV &&
-	    (TOKEN ? !receive_views<PARTS>(&l, n) : !receive<PARTS>(&l, n)))
+	    (TOKEN ? !receive_views(&l, n) : !receive(&l, n)))
 		lean_leave(&a, &shared);
 	LEAN_MARK(&l, 3);
 	kernel_launch_next();
@@ -240,6 +141,53 @@ __launch_bounds__(TOKEN ? LEAN_THREADS + 32 : LEAN_THREADS, 1)
 		a.d.op.slot->state = PARTS & LEAN_RECV
 		                             ? FERRY_SLOT_DISPATCHED
 		                             : FERRY_SLOT_DISPATCH_SENT;
+		a.d.op.slot->tickets = 0;
+	}
+	LEAN_MARK(&l, 4);
+}
+
+template <bool TOKEN>
+static __global__ void __launch_bounds__(LEAN_THREADS, 1)
+	recv_lean(const __grid_constant__ struct lean_args a)
+{
+	extern __shared__ __align__(128) unsigned char smem[];
+	__shared__ struct lean_shared shared;
+	struct lean l = lean_begin(&a, &shared, smem);
+	struct lean_asked asked = {};
+	struct lean_slot slot = {0, 0, 0};
+	uint32_t ticket = 0;
+	bool good = true;
+
+	kernel_wait_previous();
+	LEAN_MARK(&l, 0);
+	look_at_slot(&l, &slot);
+	ask_early<TOKEN>(&l, &asked);
+	clear_entries(&l);
+	clear_shared(&l);
+	LEAN_MARK(&l, 10);
+	tell_slot<LEAN_RECV>(&l, &slot);
+	lean_sync();
+	LEAN_MARK(&l, 1);
+	take_epoch(&l);
+	if (shared.stop) {
+		lean_stop(&a, &shared);
+	} else {
+		if (l.thread == LEAN_READER)
+			ticket = add_relaxed_gpu(&a.d.op.slot->tickets, 1);
+		good = TOKEN ? receive_views_alone(&l, &asked)
+		             : receive_alone(&l, &asked);
+		if (!good)
+			lean_leave(&a, &shared);
+	}
+	LEAN_MARK(&l, 3);
+	kernel_launch_next();
+	if (!TOKEN && !a.d.ch.quantize && l.thread == LEAN_LOADER)
+		barrier_wait(&shared.own_rows, 0);
+	bulk_commit();
+	bulk_wait_read<0>();
+	if (l.thread == LEAN_READER && !shared.stop &&
+	    ticket == gridDim.x - 1) {
+		a.d.op.slot->state = FERRY_SLOT_DISPATCHED;
 		a.d.op.slot->tickets = 0;
 	}
 	LEAN_MARK(&l, 4);
@@ -361,22 +309,9 @@ static bool output_fits(const struct ferry_cuda_dispatch *d)
 	         wide(out->scales, out->scales_stride, d->scale_row_bytes)));
 }
 
-/*
- * A fused launch between two ranks waits for no line of a row behind those that
- * it guesses, two of each team, when these are there with the tables.
- */
-static bool guess_fits(const struct ferry_cuda_dispatch *d)
-{
-	const int32_t both = FERRY_CUDA_SEND | FERRY_CUDA_RECV;
-
-	return d->ch.layout == FERRY_TOKEN || d->ch.n_ranks != 2 ||
-	       d->parts != both ||
-	       image_bytes_of(d) <= 2 * LEAN_TEAMS * LINE_DATA;
-}
-
 bool ferry_dispatch_lean_fits(const struct ferry_cuda_dispatch *d, int32_t ctas)
 {
-	if (!channel_fits(&d->ch) || !input_fits(d) || !guess_fits(d) ||
+	if (!channel_fits(&d->ch) || !input_fits(d) ||
 	    (d->parts & FERRY_CUDA_RECV && !output_fits(d)))
 		return false;
 	const uint64_t units = units_of(&d->ch, ctas);
@@ -390,10 +325,10 @@ typedef void lean_kernel(struct lean_args);
 
 /* By layout and parts. */
 static lean_kernel *const kernels[2][4] = {
-	{NULL, dispatch_lean<false, 1>, dispatch_lean<false, 2>,
-         dispatch_lean<false, 3>},
-	{NULL, dispatch_lean<true, 1>, dispatch_lean<true, 2>,
-         dispatch_lean<true, 3>},
+	{NULL, dispatch_lean<false, LEAN_SEND>, recv_lean<false>,
+         dispatch_lean<false, LEAN_BOTH>},
+	{NULL, dispatch_lean<true, LEAN_SEND>, recv_lean<true>,
+         dispatch_lean<true, LEAN_BOTH>},
 };
 
 int ferry_dispatch_lean_load(void)
@@ -493,6 +428,7 @@ int ferry_dispatch_lean_launch(const struct ferry_cuda_dispatch *d,
                                int32_t ctas, struct CUstream_st *stream)
 {
 	const bool token = d->ch.layout == FERRY_TOKEN;
+	const bool carries = token && d->parts & FERRY_CUDA_SEND;
 	struct lean_args a = {};
 	cudaLaunchConfig_t config = {};
 	cudaLaunchAttribute early = {};
@@ -503,7 +439,7 @@ int ferry_dispatch_lean_launch(const struct ferry_cuda_dispatch *d,
 	early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
 	early.val.programmaticStreamSerializationAllowed = 1;
 	config.gridDim = dim3((unsigned)ctas);
-	config.blockDim = dim3(token ? LEAN_THREADS + 32 : LEAN_THREADS);
+	config.blockDim = dim3(carries ? LEAN_THREADS + 32 : LEAN_THREADS);
 	config.dynamicSmemBytes = a.at.bytes;
 	config.stream = stream;
 	config.attrs = &early;

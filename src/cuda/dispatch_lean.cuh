@@ -98,18 +98,22 @@ struct lean_shared {
 	uint32_t odd;       /* bits of enum lean_odd */
 	uint32_t bad_slots; /* ranks that named a slot that does not exist */
 	uint32_t bad_rank;  /* lowest one without room */
-	uint32_t n_rows;
+	uint32_t late;      /* recv alone: a line of the row is not here yet */
+	uint64_t own_rows;  /* recv alone: barrier of their loads */
 	/* Of each rank: lines that must come, and in the upper half entries,
 	 * so that who sees the one has the other. 0: nothing is known yet. */
 	uint64_t tables[LEAN_RANKS];
 	uint32_t n[LEAN_RANKS]; /* entries, for who comes behind a barrier */
-	uint32_t sums[LEAN_WARPS];
 	struct ferry_table heads[LEAN_RANKS];
 	struct wait waits[LEAN_WARPS];
 };
 
 /* Bits of PARTS of templates: as `parts` of the argument. */
-enum { LEAN_SEND = FERRY_CUDA_SEND, LEAN_RECV = FERRY_CUDA_RECV };
+enum {
+	LEAN_SEND = FERRY_CUDA_SEND,
+	LEAN_RECV = FERRY_CUDA_RECV,
+	LEAN_BOTH = LEAN_SEND | LEAN_RECV,
+};
 
 /* A block of the kernel. */
 struct lean {

@@ -51,7 +51,7 @@ static __device__ __forceinline__ void clear_shared(const struct lean *l)
 		l->shared->bad = LEAN_NOTHING;
 		l->shared->odd = 0;
 		l->shared->bad_slots = 0;
-		l->shared->n_rows = 0;
+		l->shared->late = 0;
 		l->shared->bad_rank = LEAN_NOTHING;
 	}
 	lean_sync();

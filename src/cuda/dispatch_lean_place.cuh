@@ -26,9 +26,15 @@ static __device__ __forceinline__ int64_t first_row(const struct lean *l,
 
 	if (l->ch->layout == FERRY_EXPERT_PADDED)
 		return (int64_t)own_slot * l->ch->padded_rows;
-#pragma unroll 4
-	for (uint32_t s = l->lane; s < own_slot; s += 32)
-		sum += aligned_rows(l->ch, counts[s]);
+#pragma unroll 1
+	for (uint32_t first = 0; first < own_slot; first += 128)
+#pragma unroll
+		for (uint32_t j = 0; j < 4; j++) {
+			const uint32_t s = first + j * 32 + l->lane;
+
+			if (s < own_slot)
+				sum += aligned_rows(l->ch, counts[s]);
+		}
 	return __reduce_add_sync(0xffffffffu, sum);
 }
 
@@ -102,6 +108,28 @@ static __device__ __forceinline__ int64_t *task_rows(const struct lean *l)
 	return (int64_t *)(l->smem + l->a->at.rows);
 }
 
+/* Entries before entry `at` of a rank that are like it, this lane's share. */
+template <int32_t PARTS>
+static __device__ __forceinline__ uint32_t
+count_before(const struct lean *l, uint32_t rank, uint32_t at, uint32_t slot)
+{
+	uint32_t count = 0;
+
+	if (PARTS & LEAN_SEND) {
+#pragma unroll 1
+		for (uint32_t s = 0; s <= rank; s++)
+			count += count_equal<4>(lean_entries(l, s),
+			                        s < rank ? l->shared->n[s] : at,
+			                        slot, l->lane);
+	} else {
+		/* What is behind the entries of a rank is like none. */
+		count = count_equal_flat(lean_entries(l, 0),
+		                         rank * l->a->at.entry_stride + at,
+		                         slot, l->lane);
+	}
+	return count;
+}
+
 /* TOKEN: `row` is that of the index list. By one thread. */
 static __device__ __forceinline__ void
 list_task(const struct lean *l, const struct lean_task *t, int64_t row)
@@ -112,10 +140,11 @@ list_task(const struct lean *l, const struct lean_task *t, int64_t row)
 		                    (int32_t)t->source, (int32_t)t->token);
 }
 
-/* Place, weight, and the row if it is an own one. By a warp. */
+/* Place, weight, and the row if it is here. By a warp. */
 template <bool TOKEN, int32_t PARTS>
-static __device__ __forceinline__ bool
-place_task(const struct lean *l, const struct lean_task *t, uint32_t i)
+static __device__ __forceinline__ bool place_task(const struct lean *l,
+                                                  const struct lean_task *t,
+                                                  uint32_t i, bool here)
 {
 	const struct ferry_table *head = &l->shared->heads[t->source];
 	const struct ferry_cuda_op *op = &l->d->op;
@@ -134,12 +163,7 @@ place_task(const struct lean *l, const struct lean_task *t, uint32_t i)
 	const uint32_t own_slot = lean_own_slot(l, slot);
 
 	if (own_slot < (uint32_t)l->ch->own_expert_slots) {
-#pragma unroll 1
-		for (uint32_t s = 0; s <= t->source; s++)
-			count += count_equal<4>(lean_entries(l, s),
-			                        s < t->source ? l->shared->n[s]
-			                                      : at,
-			                        slot, l->lane);
+		count = count_before<PARTS>(l, t->source, at, slot);
 		copy.slot = (int32_t)own_slot;
 		copy.index = (int32_t)__reduce_add_sync(0xffffffffu, count);
 		row = first_row(l, own_slot) + copy.index;
@@ -154,9 +178,11 @@ place_task(const struct lean *l, const struct lean_task *t, uint32_t i)
 			list_task(l, t, row);
 		else
 			task_rows(l)[i] = row;
-		if (!TOKEN && PARTS & LEAN_SEND && row >= 0 &&
-		    t->source == l->own)
-			deliver(l, lean_own_row(l, t->unit), row);
+		if (!TOKEN && row >= 0 && (here || t->source == l->own)) {
+			if (!(PARTS & LEAN_SEND) && !l->ch->quantize)
+				barrier_wait(&l->shared->own_rows, 0);
+			deliver(l, lean_row(l, t->unit, t->source), row);
+		}
 		op->copies[to] = copy;
 	}
 	if (!op->weights)
@@ -174,7 +200,8 @@ place_task(const struct lean *l, const struct lean_task *t, uint32_t i)
 }
 
 template <bool TOKEN, int32_t PARTS>
-static __device__ __forceinline__ bool place_all(const struct lean *l)
+static __device__ __forceinline__ bool place_all(const struct lean *l,
+                                                 bool here)
 {
 	const uint32_t n = n_tasks(l);
 
@@ -187,7 +214,7 @@ static __device__ __forceinline__ bool place_all(const struct lean *l)
 				task_rows(l)[i] = -1;
 			continue;
 		}
-		if (!place_task<TOKEN, PARTS>(l, &t, i))
+		if (!place_task<TOKEN, PARTS>(l, &t, i, here))
 			return false;
 	}
 	return true;

@@ -60,7 +60,8 @@ static __device__ __forceinline__ void keep_pair(const struct lean *l,
 			atomicOr(&l->shared->bad_slots, 1u << rank);
 			atomicOr(&l->shared->odd, LEAN_LOOK);
 		}
-		kept |= (is_slot ? slot : LEAN_NO_SLOT) << (16 * i);
+		kept |= (at + i < n && is_slot ? slot : LEAN_NO_SLOT)
+		        << (16 * i);
 		if (at + i < n)
 			lean_count(l, slot);
 	}
@@ -155,13 +156,12 @@ static __device__ __forceinline__ void keep_guess(const struct lean *l,
 }
 
 /* All lines of the peers' tables but weights. False: the channel has ended. */
-template <int32_t PARTS>
 static __device__ __forceinline__ bool
 receive_tables(const struct lean *l, uint32_t likely, struct lean_guess *g)
 {
 	const volatile struct lean_shared *shared = l->shared;
-	const uint32_t n = (uint32_t)(l->ch->n_ranks - (PARTS & LEAN_SEND)) *
-	                   l->a->by_table_lines.by;
+	const uint32_t n =
+		(uint32_t)(l->ch->n_ranks - 1) * l->a->by_table_lines.by;
 	uint32_t n_looks = 0;
 
 #pragma unroll 1
@@ -169,8 +169,7 @@ receive_tables(const struct lean *l, uint32_t likely, struct lean_guess *g)
 		const uint32_t q =
 			i < n ? lean_quotient(i, l->a->by_table_lines) : 0;
 		const uint32_t line = i - q * l->a->by_table_lines.by;
-		const uint32_t rank =
-			!(PARTS & LEAN_SEND) || q < l->own ? q : q + 1;
+		const uint32_t rank = q < l->own ? q : q + 1;
 		const unsigned char *at = l->a->table_in[rank] + l->table_half +
 		                          (size_t)line * LINE_BYTES +
 		                          l->team_lane * 16;
@@ -296,7 +295,6 @@ static __device__ __forceinline__ bool receive_rows(const struct lean *l,
 }
 
 /* Rows of peers to their places, by the warps that placed them. */
-template <int32_t PARTS>
 static __device__ __forceinline__ void deliver_rows(const struct lean *l)
 {
 	const uint32_t n = n_tasks(l);
@@ -306,9 +304,21 @@ static __device__ __forceinline__ void deliver_rows(const struct lean *l)
 		const int64_t row = task_rows(l)[i];
 		const struct lean_task t = task_of(l, i);
 
-		if (row >= 0 && (!(PARTS & LEAN_SEND) || t.source != l->own))
+		if (row >= 0 && t.source != l->own)
 			deliver(l, lean_row(l, t.unit, t.source), row);
 	}
+}
+
+/* After the tables are in: may the block go on? */
+static __device__ __forceinline__ bool is_agreed(const struct lean *l)
+{
+	const uint32_t odd = l->shared->odd;
+
+	if (!odd)
+		return true;
+	if (odd & LEAN_FAILED)
+		return false;
+	return !lean_any(l->thread == 0 && lean_refuses(l->a, l->shared));
 }
 
 /* Does a rank lack room? By the whole clerk. */
@@ -335,16 +345,16 @@ static __device__ __forceinline__ bool finds_overflow(const struct lean *l)
 	return true;
 }
 
-/* Counts and offsets, by the clerk. False: the channel has ended. */
-static __device__ __forceinline__ bool tell_counts(const struct lean *l)
+/* Offsets of the slots that the lanes of a warp have, and their counts. */
+static __device__ __forceinline__ void tell_slots(const struct lean *l)
 {
 	const struct ferry_cuda_channel *ch = l->ch;
 	const struct ferry_dispatch_out *out = &l->d->out;
+	const uint32_t *counts = lean_counts(l) + ch->first_slot[l->own];
 	const uint32_t s = l->thread, n = (uint32_t)ch->own_expert_slots;
-	const uint32_t count =
-		s < n ? lean_counts(l)[ch->first_slot[l->own] + s] : 0;
+	const uint32_t count = s < n ? counts[s] : 0;
 	const uint32_t rows = aligned_rows(ch, count);
-	uint32_t sum = rows;
+	uint32_t sum = rows, before = 0;
 
 #pragma unroll
 	for (uint32_t i = 1; i < 32; i *= 2) {
@@ -352,17 +362,10 @@ static __device__ __forceinline__ bool tell_counts(const struct lean *l)
 
 		sum += l->lane >= i ? below : 0;
 	}
-	if (l->lane == 31)
-		l->shared->sums[l->warp] = sum;
-	const uint32_t wanted = __reduce_add_sync(0xffffffffu, count);
-
-	if (l->lane == 0 && wanted)
-		atomicAdd(&l->shared->n_rows, wanted);
-	lean_sync();
-	sum -= rows;
-#pragma unroll
-	for (uint32_t w = 0; w < LEAN_WARPS; w++)
-		sum += w < l->warp ? l->shared->sums[w] : 0;
+#pragma unroll 1
+	for (uint32_t i = l->lane; i < l->warp * 32; i += 32)
+		before += aligned_rows(ch, counts[i]);
+	sum += __reduce_add_sync(0xffffffffu, before) - rows;
 	if (s <= n) {
 		l->d->op.offsets[s] = sum;
 		if (out->offsets)
@@ -372,18 +375,47 @@ static __device__ __forceinline__ bool tell_counts(const struct lean *l)
 	}
 	if (s < n && out->counts)
 		out->counts[s] = (int32_t)count;
-	if (s < (uint32_t)ch->n_ranks)
-		l->d->op.n_tokens[s] = l->shared->heads[s].n_tokens;
-	if (s == 0 && out->n_rows)
-		*out->n_rows = l->shared->n_rows;
-	if (s == 0 && out->n_dropped)
+}
+
+/* What there is one of, by the last warp. */
+static __device__ __forceinline__ void tell_totals(const struct lean *l)
+{
+	const struct ferry_dispatch_out *out = &l->d->out;
+	const uint32_t *counts = lean_counts(l) + l->ch->first_slot[l->own];
+	uint32_t n = 0;
+
+#pragma unroll 4
+	for (uint32_t s = l->lane; s < (uint32_t)l->ch->own_expert_slots;
+	     s += 32)
+		n += counts[s];
+	n = __reduce_add_sync(0xffffffffu, n);
+	if (l->lane < (uint32_t)l->ch->n_ranks)
+		l->d->op.n_tokens[l->lane] = l->shared->heads[l->lane].n_tokens;
+	if (l->lane == 0 && out->n_rows)
+		*out->n_rows = n;
+	if (l->lane == 0 && out->n_dropped)
 		*out->n_dropped = 0;
+}
+
+/* Counts and offsets, by the clerk. False: the channel has ended. */
+static __device__ __forceinline__ bool tell_counts(const struct lean *l)
+{
+	const bool has_slots =
+		l->warp * 32 <= (uint32_t)l->ch->own_expert_slots;
+	const bool is_last = l->warp == LEAN_WARPS - 1;
+	bool broken = false;
+
+	if (has_slots)
+		tell_slots(l);
+	if (is_last)
+		tell_totals(l);
 	LEAN_MARK(l, 11);
-	/* Orders them before the look, as lean_clear does after. */
-	if (s <= n)
+	if (has_slots || is_last) {
+		/* Orders them before the look, as lean_clear does after. */
 		fence_sc_gpu();
-	lean_sync();
-	return !lean_any(s == 0 && is_broken(ch));
+		broken = is_broken(l->ch);
+	}
+	return !lean_any(broken);
 }
 
 #endif

@@ -203,35 +203,10 @@ static __device__ __forceinline__ uint32_t token_of(const struct lean *l,
 	return l->worker + u * l->a->n_workers;
 }
 
-/*
- * Ids and own rows into shared memory: everything is asked for before
- * anything is looked at.
- */
-template <bool IDS>
-static __device__ __forceinline__ void stage(const struct lean *l, uint32_t n,
-                                             uint32_t n_tokens)
+/* Own rows into shared memory; `piece` begins the first one. */
+static __device__ __forceinline__ void
+stage_rows(const struct lean *l, struct lean_piece piece, uint32_t n_tokens)
 {
-	enum { OPEN = 2 };
-	struct lean_piece piece = {{0, 0, 0, 0}, {0, 0, 0, 0}};
-	const bool has_row = l->works && l->worker < n_tokens;
-	struct lean_entry entry[OPEN];
-
-#pragma unroll
-	for (uint32_t j = 0; j < OPEN; j++)
-		if (IDS && l->thread + j * LEAN_THREADS < n)
-			entry[j] = load_entry(l, l->thread + j * LEAN_THREADS);
-	if (has_row)
-		piece = load_piece(l, l->worker, 0);
-#pragma unroll
-	for (uint32_t j = 0; j < OPEN; j++)
-		if (IDS && l->thread + j * LEAN_THREADS < n)
-			keep_own(l, l->thread + j * LEAN_THREADS, &entry[j]);
-#pragma unroll 1
-	for (uint32_t e = l->thread + OPEN * LEAN_THREADS; IDS && e < n;
-	     e += LEAN_THREADS) {
-		entry[0] = load_entry(l, e);
-		keep_own(l, e, &entry[0]);
-	}
 	if (!l->works)
 		return;
 #pragma unroll 1
@@ -249,6 +224,37 @@ static __device__ __forceinline__ void stage(const struct lean *l, uint32_t n,
 		end_image(l, image);
 	}
 	fence_proxy_async_shared();
+}
+
+/*
+ * Ids and own rows into shared memory: everything is asked for before
+ * anything is looked at.
+ */
+static __device__ __forceinline__ void stage(const struct lean *l, uint32_t n,
+                                             uint32_t n_tokens)
+{
+	enum { OPEN = 2 };
+	struct lean_piece piece = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+	const bool has_row = l->works && l->worker < n_tokens;
+	struct lean_entry entry[OPEN];
+
+#pragma unroll
+	for (uint32_t j = 0; j < OPEN; j++)
+		if (l->thread + j * LEAN_THREADS < n)
+			entry[j] = load_entry(l, l->thread + j * LEAN_THREADS);
+	if (has_row)
+		piece = load_piece(l, l->worker, 0);
+#pragma unroll
+	for (uint32_t j = 0; j < OPEN; j++)
+		if (l->thread + j * LEAN_THREADS < n)
+			keep_own(l, l->thread + j * LEAN_THREADS, &entry[j]);
+#pragma unroll 1
+	for (uint32_t e = l->thread + OPEN * LEAN_THREADS; e < n;
+	     e += LEAN_THREADS) {
+		entry[0] = load_entry(l, e);
+		keep_own(l, e, &entry[0]);
+	}
+	stage_rows(l, piece, n_tokens);
 }
 
 /* Ranks that serve a token of a source, as bits. By a warp. */

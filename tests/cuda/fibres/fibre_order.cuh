@@ -126,6 +126,29 @@ static inline void fence_proxy_async_global(void)
 {
 }
 
+/* Loads by the copy engine end at once. */
+static inline void barrier_init(uint64_t *, uint32_t)
+{
+}
+
+static inline void barrier_more(uint64_t *, uint32_t)
+{
+}
+
+static inline void barrier_arrive(uint64_t *)
+{
+}
+
+static inline void barrier_wait(uint64_t *, uint32_t)
+{
+}
+
+static inline void bulk_load(void *shared, const void *global, uint32_t bytes,
+                             uint64_t *)
+{
+	__builtin_memcpy(shared, global, bytes);
+}
+
 static inline void bulk_store(void *global, const void *shared, uint32_t bytes)
 {
 	fibre_bulk_store(global, shared, bytes);
