@@ -121,6 +121,23 @@ static bool has_failed(struct ferry_segment *segment)
 	return true;
 }
 
+void ferry_segment_answer_others(const struct ferry_segment *segment,
+                                 const struct ferry_verdict *mine)
+{
+	struct ferry_world *world = segment->world;
+	struct ferry_verdict answer = *mine;
+
+	if (mine->status != FERRY_TIMEOUT || mine->root < 0 || mine->flags)
+		return;
+	answer.flags = FERRY_VERDICT_ASKED;
+	pthread_mutex_lock(&world->lock);
+	for (struct ferry_segment *s = world->segments; s; s = s->next)
+		if (s != segment && !load_seq_u32(&s->told) &&
+		    ferry_segment_poisoned(s))
+			ferry_segment_tell(s, &answer, NULL);
+	pthread_mutex_unlock(&world->lock);
+}
+
 /* The entry in which rank r's verdict lies here, -1: in none. */
 static int32_t entry_of(const struct ferry_segment *segment, int32_t r)
 {
@@ -415,8 +432,10 @@ enum ferry_status ferry_segment_break(struct ferry_segment *segment,
 	struct ferry_world *world = segment->world;
 
 	ferry_segment_tell(segment, mine, text);
-	while (!ferry_segment_decide(segment))
+	while (!ferry_segment_decide(segment)) {
+		ferry_segment_answer_others(segment, mine);
 		sleep_a_little(segment);
+	}
 	pthread_mutex_lock(&world->lock);
 	ferry_segment_blame_world(segment);
 	pthread_mutex_unlock(&world->lock);

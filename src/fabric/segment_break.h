@@ -28,6 +28,14 @@ ferry_segment_has_verdict(const struct ferry_segment *segment, int32_t r)
 void ferry_segment_tell(struct ferry_segment *segment,
                         const struct ferry_verdict *mine, const char *text);
 
+/*
+ * Tells for whom this rank has long waited, `mine`, in the other segments of
+ * its world in which somebody asks: a rank that does not come there because it
+ * waits here is not the one that all wait for.
+ */
+void ferry_segment_answer_others(const struct ferry_segment *segment,
+                                 const struct ferry_verdict *mine);
+
 /* How a peer has gone (segment_gone.c). */
 struct ferry_gone {
 	uint32_t flags; /* FERRY_VERDICT_CLOSED, _CUT; 0: it died */

@@ -167,6 +167,16 @@ static enum ferry_status give_up_asked(struct waiting *w)
 	return ferry_segment_break(w->segment, &mine, NULL);
 }
 
+/* Who has waited for half of the time may tell others for whom. */
+static void answer_others(const struct waiting *w, uint64_t now)
+{
+	const struct ferry_verdict mine =
+		verdict_of(w, FERRY_TIMEOUT, missing_rank(w));
+
+	if (now >= w->end_ns - (w->end_ns - w->begin_ns) / 2)
+		ferry_segment_answer_others(w->segment, &mine);
+}
+
 static enum ferry_status give_up(struct waiting *w, uint64_t now)
 {
 	const struct ferry_verdict mine =
@@ -268,6 +278,7 @@ static __attribute__((noinline)) enum ferry_status wait_long(struct waiting *w)
 			if (find_gone(w, &mine, &gone))
 				return ferry_segment_break_gone(segment, &mine,
 				                                &gone);
+			answer_others(w, now);
 			slice = (uint64_t)min_i64((int64_t)slice * 2,
 			                          SLICE_MOST_NS);
 			look_ns = now + slice;

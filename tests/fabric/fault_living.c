@@ -46,6 +46,49 @@ void fault_test_slow_to_say(void **state)
 		          "", slow_to_say);
 }
 
+/*
+ * Rank 2 stops between two segments that are used in turns: rank 0 misses it in
+ * the first, rank 1 is in the second and misses rank 0, too. One of them gives
+ * up first.
+ */
+static void in_turns(struct rank *rank)
+{
+	const int32_t *late = rank->arg;
+	struct ferry_segment *first = fault_open_segment(rank);
+	struct ferry_segment *second = fault_open_segment(rank);
+	const struct ferry_wait_item items[] = {
+		{.signal = 0, .peer = 0, .value = 1},
+		{.signal = 2, .peer = 2, .value = 1},
+	};
+	enum ferry_status status = FERRY_OK;
+
+	ranks_meet(0, rank->n_ranks);
+	if (rank->rank == *late)
+		fault_pause_ms(GRACE_MS / 2);
+	if (rank->rank == 0)
+		status = ferry_segment_wait_all(first, &items[1], 1, NULL);
+	if (rank->rank == 1)
+		status = ferry_segment_wait_all(second, items, 2, NULL);
+	ranks_meet(1, rank->n_ranks);
+	if (rank->rank == 2)
+		status = ferry_segment_check(first);
+	fault_expect_failure(rank, rank->rank == 1 ? second : first, status,
+	                     FERRY_TIMEOUT, 2);
+	ranks_meet(2, rank->n_ranks);
+}
+
+void fault_test_in_turns(void **state)
+{
+	const struct fault_setting *setting = *state;
+
+	for (int32_t late = 0; late < 2; late++)
+		fault_run(setting,
+		          (struct ranks){.n_ranks = 3,
+		                         .timeout_ms = SLOW_MS,
+		                         .arg = &late},
+		          "", in_turns);
+}
+
 /* The connection of ranks 1 and 2 breaks: both live, and nobody says more. */
 static void cut(struct rank *rank)
 {

@@ -23,6 +23,7 @@ void fault_run(const struct fault_setting *setting, struct ranks how,
 
 /* fault_living.c */
 void fault_test_slow_to_say(void **state);
+void fault_test_in_turns(void **state);
 void fault_test_cut(void **state);
 void fault_test_cut_alone(void **state);
 

@@ -488,6 +488,7 @@ static const struct fault_test {
 	{"two_killed", test_two_killed},
 	{"stalls", test_stalls},
 	{"slow_to_say", fault_test_slow_to_say},
+	{"in_turns", fault_test_in_turns},
 	{"cut", fault_test_cut},
 	{"cut_alone", fault_test_cut_alone},
 	{"aborted", test_aborted},
