@@ -13,6 +13,7 @@
 
 #include <stdio.h>
 
+#include "../core/clock.h"
 #include "../core/order.h"
 #include "../core/thread.h"
 #include "../fabric/futex.h"
@@ -24,6 +25,7 @@ enum {
 	LOOK_SOON_NS = 2000000,
 	/* A kernel that waits is heard of within a few ms. */
 	SILENT_LOOKS = 50,
+	HEARD_NS = 50000000, /* or, over a network, does not wait */
 };
 
 /* What this rank's device has found; called under no lock, by any thread. */
@@ -94,18 +96,26 @@ static struct awaited listen(const struct ferry_engine *e)
 	return (struct awaited){.rank = -1};
 }
 
-static void tell_gone(const struct ferry_engine *e, const struct awaited *at,
-                      int32_t rank, const struct ferry_gone *gone)
+static struct ferry_verdict verdict_at(const struct ferry_engine *e,
+                                       const struct awaited *at,
+                                       enum ferry_status status, int32_t root)
 {
 	const struct ferry_slot *slot = &e->moe->slots[at->slot];
-	struct ferry_verdict mine = {
-		.status = FERRY_PEER,
-		.root = rank,
+
+	return (struct ferry_verdict){
+		.status = status,
+		.root = root,
 		.phase = at->phase,
 		.slot = at->slot,
 		.epoch = load_relaxed_u64(&slot->n_dispatches) - 1,
 		.token = -1,
 	};
+}
+
+static void tell_gone(const struct ferry_engine *e, const struct awaited *at,
+                      int32_t rank, const struct ferry_gone *gone)
+{
+	struct ferry_verdict mine = verdict_at(e, at, FERRY_PEER, rank);
 
 	ferry_segment_tell_gone(e->moe->segment, &mine, gone);
 }
@@ -120,22 +130,50 @@ struct suspect {
  * Is somebody waited for who has gone? What he sent before is good: a kernel
  * has to say once more that it waits, after he was found to have gone.
  */
-static bool look_for_gone(const struct ferry_engine *e, struct suspect *suspect)
+static bool look_for_gone(const struct ferry_engine *e,
+                          const struct awaited *at, struct suspect *suspect)
 {
-	const struct awaited at = listen(e);
 	struct ferry_gone how;
 
-	if (at.rank < 0 && ++suspect->silent > SILENT_LOOKS)
+	if (at->rank < 0 && ++suspect->silent > SILENT_LOOKS)
 		suspect->rank = -1;
-	if (at.rank < 0)
+	if (at->rank < 0)
 		return suspect->rank >= 0;
-	const int32_t gone = find_gone(e, at.rank, &how);
+	const int32_t gone = find_gone(e, at->rank, &how);
 
 	if (gone >= 0 && gone == suspect->rank)
-		tell_gone(e, &at, gone, &how);
+		tell_gone(e, at, gone, &how);
 	suspect->rank = gone;
 	suspect->silent = 0;
 	return gone >= 0;
+}
+
+/*
+ * A rank of another host has failed, which kernels here do not learn by
+ * themselves: for whom one waits is told before the channel ends, or the rank
+ * that all wait for would not be found. False: none was heard of yet.
+ */
+static bool has_told(const struct ferry_engine *e, const struct awaited *at,
+                     uint64_t *asked_ns)
+{
+	struct ferry_segment *segment = e->moe->segment;
+	const uint64_t now = ferry_now_ns();
+
+	if (!e->moe->mirror || !ferry_segment_poisoned(segment) ||
+	    load_seq_u32(&segment->told) ||
+	    load_acquire_u64(&e->host->record.seal))
+		return true;
+	if (!*asked_ns) { /* what was said before may be over */
+		*asked_ns = now;
+		return false;
+	}
+	if (at->rank < 0)
+		return now - *asked_ns >= HEARD_NS;
+	struct ferry_verdict mine = verdict_at(e, at, FERRY_TIMEOUT, at->rank);
+
+	mine.flags = FERRY_VERDICT_ASKED;
+	ferry_segment_tell(segment, &mine, NULL);
+	return true;
 }
 
 /* True when the channel has ended on this rank. */
@@ -171,11 +209,14 @@ static void *watch(void *arg)
 	const struct ferry_engine *e = arg;
 	const struct ferry_segment *segment = e->moe->segment;
 	struct suspect suspect = {.rank = -1};
+	uint64_t asked_ns = 0;
 
 	while (!load_seq_u32(&e->closing)) {
-		if (decide(e))
+		const struct awaited at = listen(e);
+
+		if (has_told(e, &at, &asked_ns) && decide(e))
 			break;
-		const bool soon = look_for_gone(e, &suspect) ||
+		const bool soon = look_for_gone(e, &at, &suspect) ||
 		                  ferry_segment_poisoned(segment);
 
 		sleep_for(e, soon ? LOOK_SOON_NS : LOOK_NS);
