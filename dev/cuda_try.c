@@ -5,14 +5,15 @@
  *	cuda_try check KERNEL RANKS SEED CASES [combine|refused]
  *	                                    against the oracle
  *	cuda_try time  KERNEL [TOKENS...]                  chains in graphs
- *	cuda_try recv  KERNEL [TOKENS...]   recv alone, when all has arrived: two
- *	                                    ranks that have one GPU in turn
+ *	cuda_try recv  KERNEL [TOKENS...]   recv alone, when all has
+ *	                                    arrived: two ranks that have one
+ *	                                    GPU in turn
  *
  * KERNEL is lines or chunks, a rung of cuda_rungs.h, or lean, for which cases
  * are made such that it takes them; with combine, every third launch is of
  * lines instead, also of a send alone. Refused: the first batch of a case that
- * is not empty has ids or a count out of range. Prints what it tries; exit 1 where bits
- * differ.
+ * is not empty has ids or a count out of range. Prints what it tries; exit 1
+ * where bits differ.
  */
 #include <stdio.h>
 #include <stdlib.h>
