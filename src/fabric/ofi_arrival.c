@@ -111,6 +111,7 @@ void ferry_ofi_arrived(struct ofi_mem *m, uint64_t data)
 		return;
 	if (numbered ? !is_next(m, upper) : upper != 0)
 		return;
+	/* Its number was all that it had to say (ofi_last.c). */
 	if (immediate == OFI_COUNTS_NOTHING)
 		return;
 	for (uint32_t i = 0; i <= more; i++)

@@ -153,7 +153,7 @@ struct ofi_mem {
 	uint32_t n_queued;    /* of all peers */
 	uint32_t n_flying;    /* ops that the provider has */
 	uint32_t n_asking;    /* OFI_OP_LAST among them, which nobody awaits */
-	uint64_t last_ns;     /* when ofi_last.c looks again */
+	uint64_t ask_ns;      /* when ofi_last.c looks again */
 	struct ofi_op *ops;   /* [n_ops] all */
 	size_t n_ops;
 	struct ofi_op *free_ops;

@@ -33,9 +33,9 @@ void ferry_ofi_ask_last(struct ofi_mem *m)
 {
 	const uint64_t now = ferry_now_ns();
 
-	if (!ofi_fabric(m)->choice.numbered || now < m->last_ns)
+	if (!ofi_fabric(m)->choice.numbered || now < m->ask_ns)
 		return;
-	m->last_ns = now + QUIET_NS;
+	m->ask_ns = now + QUIET_NS;
 	for (int32_t r = 0; r < ofi_world(m)->n_ranks; r++)
 		ask(m, r);
 }

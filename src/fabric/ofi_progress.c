@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Handing puts to the provider and reading what it has completed and what has
- * arrived. Whoever holds the lock does it: the caller at kick, flush and in
- * waits, the thread otherwise.
+ * Whose turn it is to hand over puts, what the provider has completed, what has
+ * arrived, and what failed. Whoever holds the lock does it: the caller at kick,
+ * flush and in waits, the thread otherwise.
  *
- * A put is one write with an immediate. Its bytes are in place when the target
- * reads the immediate: libfabric promises that for completions of remote
- * writes into host memory, for every provider. The counter is then raised by
- * a seq_cst addition, and whoever sees that sees the bytes.
+ * The bytes of a put are in place when the target reads its immediate:
+ * libfabric promises that for completions of remote writes into host memory,
+ * for every provider (ofi_hmem.c for others). The counter is then raised by a
+ * seq_cst addition, and whoever sees that sees the bytes.
  */
 #include <stdio.h>
 #include <string.h>
@@ -29,11 +29,10 @@ enum {
 
 bool ferry_ofi_peer_has_told(const struct ofi_mem *m, int32_t peer)
 {
-	const unsigned char *control = m->net.wrap.mem.control;
+	const struct ferry_mem *mem = &m->net.wrap.mem;
+	const unsigned char *control = mem->control;
 	const uint64_t *counters =
-		(const uint64_t *)(const void *)(control +
-	                                         m->net.wrap.mem
-	                                                 .counters_offset);
+		(const void *)(control + mem->counters_offset);
 
 	return load_seq_u64(&counters[FERRY_SIGNAL_VERDICT + peer]) > 0;
 }
