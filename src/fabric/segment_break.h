@@ -51,9 +51,9 @@ bool ferry_segment_is_deaf(struct ferry_segment *segment,
                            struct ferry_gone *gone);
 
 /*
- * ferry_segment_has_gone of a peer that could not be put to (PEER; ferry_last_error says
- * why): waits, a second at most, for the news of what became of it. False: it
- * has told why it goes, and nobody misses what was put.
+ * ferry_segment_has_gone of a peer that could not be put to (PEER;
+ * ferry_last_error says why): waits, a second at most, for the news of what
+ * became of it. False: it has told why it goes, and nobody misses what was put.
  */
 bool ferry_segment_await_gone(struct ferry_segment *segment, int32_t peer,
                               struct ferry_gone *gone);

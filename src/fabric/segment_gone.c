@@ -45,7 +45,7 @@ bool ferry_segment_has_gone(struct ferry_segment *segment, int32_t peer,
 	gone->flags = FERRY_VERDICT_CLOSED;
 	if (ferry_segment_has_verdict(segment, peer))
 		return segment->verdicts[peer].status == FERRY_OK;
-	/* Its good-bye may not have come, and then the boot connection knows. */
+	/* Its good-bye may not have come: then the boot connection knows. */
 	if (!died)
 		gone->flags = FERRY_VERDICT_CUT;
 	else if (!boot->ops->closed(boot, peer))
