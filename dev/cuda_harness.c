@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bits.h"
 #include "core/dtype.h"
 #include "cuda/cuda_channel.h"
 #include "cuda_harness_inner.h"
@@ -117,16 +118,24 @@ static void share_windows(struct harness *h)
 		       (size_t)h->n_ranks * sizeof(*windows));
 }
 
+/* Of dispatch; that of combine is behind it. */
+static size_t dispatch_scratch(const struct harness *h, int32_t rank)
+{
+	if (!h->kernels.dispatch)
+		return 0;
+	return round_up(
+		h->kernels.dispatch->scratch_bytes(&h->channel[rank], h->ctas),
+		256);
+}
+
 static size_t scratch_bytes(const struct harness *h, int32_t rank)
 {
-	const struct ferry_cuda_channel *c = &h->channel[rank];
-	size_t dispatch = 0, combine = 0;
+	size_t combine = 0;
 
-	if (h->kernels.dispatch)
-		dispatch = h->kernels.dispatch->scratch_bytes(c, h->ctas);
 	if (h->kernels.combine)
-		combine = h->kernels.combine->scratch_bytes(c, h->ctas);
-	return dispatch > combine ? dispatch : combine;
+		combine = h->kernels.combine->scratch_bytes(&h->channel[rank],
+		                                            h->ctas);
+	return dispatch_scratch(h, rank) + combine;
 }
 
 static void make_op(struct harness *h, int32_t rank, int32_t slot,
@@ -353,6 +362,8 @@ void harness_combine_rank(struct harness *h, void *arg, int32_t rank)
 	                     ferry_dtype_bytes(h->shape[rank].combine_dtype),
 	};
 
+	c.op.scratch =
+		(unsigned char *)c.op.scratch + dispatch_scratch(h, rank);
 	harness_on(h, rank);
 	CU(h->kernels.combine->launch(&c, h->ctas, h->stream[rank]));
 }
