@@ -8,7 +8,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include "cuda_args.h"
 #include "order.cuh"
 
 /*
@@ -19,33 +18,26 @@
  * launched when they had. The next kernel may have the room of blocks that
  * end: all blocks of this one are there already.
  */
-static __device__ __forceinline__ void
-begin_early(const struct ferry_cuda_channel *ch)
+static __device__ __forceinline__ void begin_early(bool early)
 {
-	if (!ch->early)
+	if (!early)
 		return;
 	kernel_launch_next();
 	kernel_wait_previous();
 }
 
 /* Host: enqueues a kernel that begins with begin_early. */
-static inline int launch_early(const void *kernel, struct ferry_cuda_combine *a,
-                               unsigned ctas, unsigned threads,
-                               size_t smem_bytes, cudaStream_t stream)
+template <class A>
+static inline int launch_early(void (*kernel)(const A), const A &args,
+                               bool early, cudaLaunchConfig_t config)
 {
-	cudaLaunchConfig_t config = {};
-	cudaLaunchAttribute early = {};
-	void *arguments[] = {a};
+	cudaLaunchAttribute attribute = {};
 
-	early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-	early.val.programmaticStreamSerializationAllowed = 1;
-	config.gridDim = dim3(ctas ? ctas : 1);
-	config.blockDim = dim3(threads);
-	config.dynamicSmemBytes = smem_bytes;
-	config.stream = stream;
-	config.attrs = &early;
-	config.numAttrs = a->ch.early ? 1 : 0;
-	return (int)cudaLaunchKernelExC(&config, kernel, arguments);
+	attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+	attribute.val.programmaticStreamSerializationAllowed = 1;
+	config.attrs = &attribute;
+	config.numAttrs = early ? 1 : 0;
+	return (int)cudaLaunchKernelEx(&config, kernel, args);
 }
 
 #endif

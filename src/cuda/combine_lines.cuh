@@ -71,6 +71,33 @@ struct item {
 };
 
 /*
+ * A send by itself, for which nobody waits, also forms the own part of each
+ * token, and leaves it where the recv by itself finds it: in op.scratch, rows
+ * of whole blocks.
+ */
+static __host__ __device__ __forceinline__ size_t
+kept_part_bytes(const struct ferry_cuda_channel *ch)
+{
+	const size_t bytes =
+		(size_t)ch->max_hidden * (size_t)dtype_bytes(ch->combine_dtype);
+
+	return (bytes + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
+}
+
+static __device__ __forceinline__ unsigned char *
+kept_part(const struct ferry_cuda_combine *a, int32_t token)
+{
+	return (unsigned char *)a->op.scratch +
+	       (size_t)token * kept_part_bytes(&a->ch);
+}
+
+static __device__ __forceinline__ bool
+keeps_parts(const struct ferry_cuda_combine *a)
+{
+	return a->parts == FERRY_CUDA_SEND && a->ch.combine != FERRY_EXACT;
+}
+
+/*
  * As few stripes as there are warps for, so that few tokens are there soon;
  * else as many as fit the registers, since what is found out once for an item
  * costs more instructions than its data.
@@ -81,9 +108,8 @@ cut_of(const struct ferry_cuda_combine *a, const struct crew *crew)
 {
 	const int32_t n_lines =
 		(int32_t)((a->row_bytes + LINE_DATA - 1) / LINE_DATA);
-	const int32_t n_groups = !crew->sends            ? 1
-	                         : a->ch.group_size == 1 ? a->ch.n_groups - 1
-	                                                 : a->ch.n_groups;
+	const bool own = a->ch.group_size > 1 || keeps_parts(a);
+	const int32_t n_groups = crew->sends ? a->ch.n_groups - !own : 1;
 	const int32_t n_tokens = a->ch.max_tokens * n_groups;
 	struct cut cut;
 

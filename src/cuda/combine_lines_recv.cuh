@@ -189,6 +189,20 @@ add_parts(const struct terms *t, uint32_t rows, const struct receipt *r,
 	}
 }
 
+/* The own part as the send has left it, into the first boxes. */
+template <int WAY>
+static __device__ __forceinline__ void box_kept_part(const struct combine *c,
+                                                     const struct receipt *r)
+{
+	const unsigned char *part = kept_part(c->a, r->item.token) + r->p.at;
+
+#pragma unroll
+	for (int j = 0; j < most_stripes<WAY>(); j++)
+		if (j < r->item.n && piece_bytes<WAY>(c, &r->p, j) > 0)
+			r->boxes[j * 32] =
+				load_once_16(part + j * STRIPE_BYTES);
+}
+
 /*
  * The own part first: the others fly meanwhile. It keeps the first boxes, and
  * theirs are behind.
@@ -203,8 +217,10 @@ sum_reduced(const struct combine *c, const struct own_choice *x,
 	struct rank_walk walk;
 	struct terms t;
 
-	if (!box_part<DTYPE, WAY>(c, x->here, c->a->ch.group, &r->item, &r->p,
-	                          &boxes))
+	if (WAY == HOW_ANY && c->a->parts == FERRY_CUDA_RECV)
+		box_kept_part<WAY>(c, r);
+	else if (!box_part<DTYPE, WAY>(c, x->here, c->a->ch.group, &r->item,
+	                               &r->p, &boxes))
 		return false;
 	walk = walk_begin<WAY % N_HOWS>(c, x, r->item.token);
 	others.boxes += r->item.n * 32;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * combine_send by lines: rows, or sums of rows, to the ranks of the token's
- * group.
+ * group; by itself also sums of rows for the recv that comes later.
  */
 #ifndef FERRY_COMBINE_LINES_SEND_CUH
 #define FERRY_COMBINE_LINES_SEND_CUH
@@ -43,6 +43,20 @@ store_to_group(const struct combine *c, int32_t group, const struct item *item,
 				            at + j * STRIPE_LINES * LINE_BYTES,
 				            p->upper, boxes[j * 32]);
 	}
+}
+
+/* Leaves blocks of the own part to recv. */
+template <int WAY>
+static __device__ __forceinline__ void
+keep_part(const struct combine *c, const struct item *item,
+          const struct piece *p, const uint4 *boxes)
+{
+	unsigned char *part = kept_part(c->a, item->token) + p->at;
+
+#pragma unroll
+	for (int j = 0; j < most_stripes<WAY>(); j++)
+		if (j < item->n && !p->upper && piece_bytes<WAY>(c, p, j) > 0)
+			store_16(part + j * STRIPE_BYTES, boxes[j * 32]);
 }
 
 template <int DTYPE, int WAY>
@@ -90,6 +104,8 @@ send_part(const struct combine *c, const struct choice *x, int32_t group,
 	if (!box_part<DTYPE, WAY>(c, *x, group, item, p, b))
 		return false;
 	store_to_group<WAY>(c, group, item, first, p, b->at);
+	if (group == c->a->ch.group && keeps_parts(c->a))
+		keep_part<WAY>(c, item, p, b->at);
 	return true;
 }
 
@@ -110,7 +126,7 @@ send_all(const struct combine *c, const struct crew *crew,
 	for (int32_t i = 1; i <= ch->n_groups; i++) {
 		const int32_t group = nth_group(c, i);
 
-		if (!has_receivers(c, group))
+		if (!has_receivers(c, group) && !keeps_parts(c->a))
 			continue;
 		const int32_t n = c->shared->n_tokens[group] * cut->n_items;
 

@@ -14,7 +14,7 @@
 
 enum { BLOCK_BYTES = 16, BLOCK_MOST = 8 /* elements */ };
 
-static __device__ __forceinline__ int32_t dtype_bytes(int32_t dtype)
+static __host__ __device__ __forceinline__ int32_t dtype_bytes(int32_t dtype)
 {
 	return dtype == FERRY_FP32 ? 4 : 2;
 }
@@ -204,26 +204,25 @@ store_wide(unsigned char *p, int32_t dtype, const float acc[BLOCK_MOST])
 }
 
 /*
- * Ends the sum of a block of a token: the residual, then one rounding. `at`
- * and `bytes` are the block's in a row of combine_dtype.
+ * Ends the sum of a block of a token: the residual, then one rounding, to
+ * `dtype`. `at` and `bytes` are the block's in a row of combine_dtype.
  */
 template <int DTYPE, bool WIDE>
 static __device__ __forceinline__ void
-finish_block(const struct ferry_cuda_combine *a, int32_t token, int32_t at,
-             int32_t bytes, float acc[BLOCK_MOST])
+finish_block_to(const struct ferry_combine_out *to, int32_t dtype,
+                int32_t token, int32_t at, int32_t bytes, float acc[BLOCK_MOST])
 {
 	constexpr int size = DTYPE == FERRY_FP32 ? 4 : 2;
 	constexpr int n = BLOCK_BYTES / size;
-	const int32_t dtype = a->ch.out_dtype;
 	const size_t offset = (size_t)(at / size * dtype_bytes(dtype));
-	const unsigned char *residual = (const unsigned char *)a->out.residual;
-	unsigned char *out = (unsigned char *)a->out.out +
-	                     (size_t)token * a->out.out_stride + offset;
+	const unsigned char *residual = (const unsigned char *)to->residual;
+	unsigned char *out = (unsigned char *)to->out +
+	                     (size_t)token * to->out_stride + offset;
 
 	if (bytes <= 0)
 		return;
 	if (residual) {
-		residual += (size_t)token * a->out.residual_stride + offset;
+		residual += (size_t)token * to->residual_stride + offset;
 		if (WIDE)
 			add_wide<n>(acc, residual, dtype);
 		else
@@ -233,6 +232,15 @@ finish_block(const struct ferry_cuda_combine *a, int32_t token, int32_t at,
 		store_wide<n>(out, dtype, acc);
 	else
 		store_elements<n>(out, dtype, acc, bytes / size);
+}
+
+template <int DTYPE, bool WIDE>
+static __device__ __forceinline__ void
+finish_block(const struct ferry_cuda_combine *a, int32_t token, int32_t at,
+             int32_t bytes, float acc[BLOCK_MOST])
+{
+	finish_block_to<DTYPE, WIDE>(&a->out, a->ch.out_dtype, token, at, bytes,
+	                             acc);
 }
 
 /* Host: do all rows lie on multiples of 16? */

@@ -48,16 +48,6 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config,
 	return cudaSuccess;
 }
 
-/* Without the type of the argument, which is combine's. */
-static inline cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config,
-                                              const void *kernel, void **args)
-{
-	typedef struct ferry_cuda_combine combine;
-
-	return cudaLaunchKernelEx(config, (void (*)(combine))kernel,
-	                          *(const combine *)args[0]);
-}
-
 enum cudaFuncAttribute {
 	cudaFuncAttributeMaxDynamicSharedMemorySize,
 	cudaFuncAttributePreferredSharedMemoryCarveout
