@@ -200,8 +200,11 @@ static __device__ inline bool net_await(const struct ferry_cuda_channel *ch,
 		net_signal(ch, w->slot, w->epoch, kind, source);
 
 	while (net_counter(ch, counter) < all) {
-		/* One takes a microsecond, and more where many look. */
-		w->n_looks += WAIT_LOOK / 4 - 1;
+		/*
+		 * One takes a microsecond, and more where many look. From any
+		 * number on, also of who waited for a near rank before.
+		 */
+		w->n_looks |= WAIT_LOOK / 4 - 1;
 		if (!wait_again(w, source))
 			return false;
 	}
