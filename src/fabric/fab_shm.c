@@ -28,11 +28,17 @@ struct shm_fabric {
 	int *pidfds; /* [n_ranks], -1: none */
 };
 
+/* What is mapped of a rank. */
+struct mapping {
+	void *base; /* NULL: nothing */
+	size_t bytes;
+};
+
 struct shm_mem {
 	struct ferry_mem mem;
 	struct ferry_shm_handle own;
-	int fd;       /* -1: closed */
-	void **bases; /* [n_ranks], NULL: not mapped */
+	int fd;               /* -1: closed */
+	struct mapping *maps; /* [n_ranks] */
 };
 
 _Static_assert(sizeof(struct ferry_shm_handle) <= FERRY_HANDLE_BYTES,
@@ -197,9 +203,9 @@ static void mem_destroy(struct ferry_mem *mem)
 
 	mem_seal(mem);
 	for (int32_t r = 0; r < mem->fabric->world->n_ranks; r++)
-		if (m->bases[r])
-			munmap(m->bases[r], bytes_of(mem));
-	free(m->bases);
+		if (m->maps[r].base)
+			munmap(m->maps[r].base, m->maps[r].bytes);
+	free(m->maps);
 	free(m);
 }
 
@@ -213,27 +219,40 @@ static enum ferry_status mem_create(struct ferry_fabric *fabric,
 	enum ferry_status status;
 
 	if (m)
-		m->bases = calloc((size_t)world->n_ranks, sizeof(void *));
-	if (!m || !m->bases) {
+		m->maps = calloc((size_t)world->n_ranks, sizeof(*m->maps));
+	if (!m || !m->maps) {
 		free(m);
 		return ferry_fail(&world->ctx, FERRY_NOMEM,
 		                  "shm: addresses of %d peers", world->n_ranks);
 	}
 	ferry_mem_init(&m->mem, fabric, control_bytes, data_bytes);
-	status = ferry_shm_make(&world->ctx, bytes_of(&m->mem),
+	struct mapping *own = &m->maps[world->rank];
+
+	own->bytes = bytes_of(&m->mem);
+	status = ferry_shm_make(&world->ctx, own->bytes,
 	                        ((struct shm_fabric *)fabric)->file, &m->own,
-	                        &m->fd, &m->bases[world->rank]);
+	                        &m->fd, &own->base);
 	if (status != FERRY_OK) {
-		free(m->bases);
+		free(m->maps);
 		free(m);
 		return status;
 	}
-	m->mem.control = m->bases[world->rank];
+	m->mem.control = own->base;
 	m->mem.data = (unsigned char *)m->mem.control + control_bytes;
 	((struct ferry_segment_ctl *)m->mem.control)->shared = 1;
 	memcpy(handle, &m->own, sizeof(m->own));
 	*mem = &m->mem;
 	return FERRY_OK;
+}
+
+/*
+ * Can a peer's memory have that size? In a world of GPUs data may lie elsewhere
+ * on one rank, and here on another (ofi_memory.c): nobody else uses them.
+ */
+static bool may_be(const struct ferry_mem *mem, uint64_t bytes)
+{
+	return mem->fabric->world->gpu ? bytes >= mem->control_bytes
+	                               : bytes == bytes_of(mem);
 }
 
 static enum ferry_status mem_attach(struct ferry_mem *mem,
@@ -249,28 +268,29 @@ static enum ferry_status mem_attach(struct ferry_mem *mem,
 			continue;
 		memcpy(&handle, handles + (size_t)r * FERRY_HANDLE_BYTES,
 		       sizeof(handle));
-		if (handle.bytes != bytes_of(mem))
+		if (!may_be(mem, handle.bytes))
 			return ferry_fail(&world->ctx, FERRY_PROTO,
 			                  "shm: rank %d has %llu bytes, not "
 			                  "%zu",
 			                  r, (unsigned long long)handle.bytes,
 			                  bytes_of(mem));
-		FERRY_TRY(
-			ferry_shm_find(&world->ctx, r, &handle, &m->bases[r]));
+		m->maps[r].bytes = handle.bytes;
+		FERRY_TRY(ferry_shm_find(&world->ctx, r, &handle,
+		                         &m->maps[r].base));
 	}
 	return FERRY_OK;
 }
 
 static uint32_t caps(const struct ferry_mem *mem, int32_t peer)
 {
-	if (!((const struct shm_mem *)mem)->bases[peer])
+	if (!((const struct shm_mem *)mem)->maps[peer].base)
 		return 0;
 	return ferry_fabric_caps_ldst(mem, peer);
 }
 
 static void *control(const struct ferry_mem *mem, int32_t peer)
 {
-	return ((const struct shm_mem *)mem)->bases[peer];
+	return ((const struct shm_mem *)mem)->maps[peer].base;
 }
 
 static bool dead(struct ferry_fabric *fabric, int32_t peer)

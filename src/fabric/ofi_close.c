@@ -26,6 +26,7 @@ bool ferry_ofi_peer_is_gone(struct ofi_mem *m, int32_t peer)
 static bool ask(struct ofi_mem *m, int32_t peer)
 {
 	struct ofi_peer *p = &m->peers[peer];
+
 	if (ferry_ofi_peer_is_gone(m, peer))
 		return true;
 	/* What has not left yet is asked for when it has. */

@@ -26,6 +26,7 @@ enum { RANKS = 4, PER_HOST = 2, ROW = 3000, ROWS = 40 };
 struct trial {
 	const char *options; /* behind those of all */
 	struct ofi_faults faults;
+	enum ranks_kind kind;
 	uint32_t no_rdma; /* bits of GPUs */
 	bool no_memory;   /* none is left on GPUs */
 	enum ferry_status world_status, status;
@@ -163,6 +164,7 @@ static void run(struct trial *t)
 	char options[400];
 	struct ranks how = {
 		.n_ranks = RANKS,
+		.kind = t->kind,
 		.fabric = "p2p+ofi",
 		.options = options,
 		.configure = configure,
@@ -238,11 +240,15 @@ static void test_no_promise(void **state)
 	run(&t);
 }
 
-/* One rank bounces, and the others, which write to it, do not. */
-static void test_one_registration_is_refused(void **state)
+/*
+ * One rank bounces, and the others, which write to it, do not: another of its
+ * host, which maps its memory, among them.
+ */
+static void one_registration_is_refused(enum ranks_kind kind)
 {
 	struct trial t = {
 		VERBS,
+		.kind = kind,
 		.faults.call = OFI_CALL_MR_REGATTR,
 		.faults.nth = 1,
 		.faults.ranks = RANKS_BIT(1),
@@ -251,7 +257,6 @@ static void test_one_registration_is_refused(void **state)
 		.on_gpu = 15 - 2,
 	};
 
-	(void)state;
 	run(&t);
 	assert_int_equal(t.done.failed, 1);
 	assert_int_equal(t.done.n_hmem, RANKS - 1);
@@ -259,6 +264,13 @@ static void test_one_registration_is_refused(void **state)
 	t.status = FERRY_NOMEM;
 	t.says = "bytes of a GPU: Cannot allocate memory";
 	run(&t);
+}
+
+static void test_one_registration_is_refused(void **state)
+{
+	(void)state;
+	one_registration_is_refused(RANKS_THREADS);
+	one_registration_is_refused(RANKS_PROCESSES);
 }
 
 static void test_no_memory(void **state)
