@@ -63,7 +63,7 @@ static void take_heap(const struct ferry_moe *moe,
 	n->first_far = first_far(channel);
 }
 
-/* The mirror, the ring, tickets. */
+/* The mirror, the ring, tickets and counters as they were seen. */
 static enum ferry_status take_all(struct cuda_net *net,
                                   const struct ferry_moe *moe,
                                   cudaStream_t stream, unsigned char **base)
@@ -76,9 +76,12 @@ static enum ferry_status take_all(struct cuda_net *net,
 	                               &net->ring));
 	error = map_mirror(net, moe->mirror, base);
 	if (error == cudaSuccess)
-		error = ferry_cuda_take(&net->tickets,
-		                        sizeof(struct ferry_net_tickets),
-		                        stream);
+		error = ferry_cuda_take(
+			&net->tickets,
+			sizeof(struct ferry_net_tickets) +
+				ferry_window_n_signals(&moe->shape) *
+					sizeof(struct ferry_net_seen),
+			stream);
 	if (error == cudaSuccess)
 		return FERRY_OK;
 	return ferry_cuda_fail(&world->ctx, error,

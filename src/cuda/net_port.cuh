@@ -199,15 +199,9 @@ static __device__ inline bool net_await(const struct ferry_cuda_channel *ch,
 	const uint32_t counter =
 		net_signal(ch, w->slot, w->epoch, kind, source);
 
-	while (net_counter(ch, counter) < all) {
-		/*
-		 * One takes a microsecond, and more where many look. From any
-		 * number on, also of who waited for a near rank before.
-		 */
-		w->n_looks |= WAIT_LOOK / 4 - 1;
+	while (net_counter(ch, counter) < all)
 		if (!wait_again(w, source))
 			return false;
-	}
 	return true;
 }
 

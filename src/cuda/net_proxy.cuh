@@ -50,7 +50,21 @@ static __device__ bool net_put(const struct ferry_cuda_channel *ch,
 static __device__ uint64_t net_counter(const struct ferry_cuda_channel *ch,
                                        uint32_t counter)
 {
-	return load_acquire_sys(ch->net.counters + counter);
+	struct ferry_net_seen *seen =
+		(struct ferry_net_seen *)((struct ferry_net_tickets *)
+	                                          ch->net.port_local +
+	                                  1) +
+		counter;
+
+	if (load_relaxed_gpu(&seen->busy) ||
+	    cas_acq_rel_gpu(&seen->busy, 0, 1) != 0)
+		return load_acquire_gpu(&seen->value);
+	const uint64_t value = load_acquire_sys(ch->net.counters + counter);
+
+	/* Passes on what this look has acquired. */
+	store_release_gpu(&seen->value, value);
+	store_release_gpu(&seen->busy, 0);
+	return value;
 }
 
 #endif

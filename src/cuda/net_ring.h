@@ -36,10 +36,21 @@ struct ferry_net_ring {
 	struct ferry_net_record records[FERRY_NET_RECORDS];
 };
 
-/* Memory of the GPU. */
+/* Memory of the GPU; behind it a struct ferry_net_seen for each counter. */
 struct ferry_net_tickets {
 	uint64_t next;
 	uint64_t done; /* the ring's, as it was last seen */
+};
+
+/*
+ * A counter of the host as somebody saw it last. Looks at one word of the host
+ * queue up, 3 us each: of those who wait for it one looks there at a time, and
+ * the others here.
+ */
+struct ferry_net_seen {
+	uint64_t value;
+	uint32_t busy; /* 1: somebody looks */
+	uint32_t pad;
 };
 
 #endif
