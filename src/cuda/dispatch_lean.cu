@@ -237,8 +237,8 @@ static struct lean_layout layout_of(const struct ferry_cuda_dispatch *d,
 	at.entry_stride = (uint32_t)up_to(n, 8);
 	at.weights = at.entries + (uint32_t)n_ranks * at.entry_stride * 2;
 	at.counts = at.weights + (uint32_t)up_to(n * 4, 16);
-	at.rows =
-		at.counts + (uint32_t)up_to((size_t)ch->n_expert_slots * 4, 16);
+	at.rows = at.counts +
+	          (uint32_t)up_to(((size_t)ch->n_expert_slots + 1) * 4, 16);
 	at.bytes = at.rows +
 	           n_units * (uint32_t)n_ranks * (uint32_t)ch->max_topk * 8;
 	return at;

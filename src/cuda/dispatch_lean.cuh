@@ -58,7 +58,7 @@ struct lean_layout {
 	uint32_t entries;      /* uint16_t [n_ranks][entry_stride]: slots */
 	uint32_t entry_stride; /* a multiple of 8 */
 	uint32_t weights;      /* float: own, of the clerk */
-	uint32_t counts;       /* uint32_t [n_expert_slots]: rows of each */
+	uint32_t counts;       /* uint32_t [n_expert_slots + 1]: of each */
 	uint32_t rows;         /* int64_t [n_units][n_ranks][max_topk] */
 	uint32_t bytes;
 };

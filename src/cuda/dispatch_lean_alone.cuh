@@ -14,7 +14,7 @@
 #include "dispatch_lean_token.cuh"
 
 enum {
-	LEAN_ASKS = 4, /* ranks of whose tables a team has a line at once */
+	LEAN_ASKS = 2, /* ranks of whose tables a team has a line at once */
 	LEAN_LOADER = LEAN_READER - 32, /* the thread that loads own rows */
 };
 
@@ -130,15 +130,14 @@ ask(const struct lean *l, const struct lean_guess *g, struct lean_asked *k)
 static __device__ __forceinline__ void keep_heads(const struct lean *l,
                                                   const struct lean_asked *k)
 {
-#pragma unroll
-	for (uint32_t r = 0; r < LEAN_ASKS; r++) {
-		if (r >= l->a->by_ranks.by ||
-		    l->warp != (r & 1) * (LEAN_WARPS / 2))
-			continue;
-		if (line_flagged(l->lane, l->epoch, k->b[r]) &&
-		    asked_line(l, r) == 0)
-			keep_head(l, r, k->a[r], k->b[r]);
-	}
+	const uint32_t r = l->warp / (LEAN_WARPS / 2);
+	const uint64_t a = r ? k->a[1] : k->a[0];
+	const uint64_t b = r ? k->b[1] : k->b[0];
+
+	if (l->warp % (LEAN_WARPS / 2) == 0 &&
+	    line_flagged(l->lane, l->epoch, b) &&
+	    l->team % (LEAN_TEAMS / 2) == 0)
+		keep_head(l, r, a, b);
 }
 
 /* Entries that are here. Bits: ranks of which this team's line is not. */
@@ -147,20 +146,20 @@ keep_asked(const struct lean *l, const struct lean_asked *k)
 {
 	uint32_t missing = l->a->by_ranks.by > LEAN_ASKS ? 1u << LEAN_ASKS : 0;
 
-#pragma unroll
+#pragma unroll 1
 	for (uint32_t r = 0; r < LEAN_ASKS; r++) {
 		const uint32_t line = asked_line(l, r);
+		const uint64_t a = r ? k->a[1] : k->a[0];
+		const uint64_t b = r ? k->b[1] : k->b[0];
 
-		if (r >= l->a->by_ranks.by ||
-		    (line & ~3u) >= l->a->by_table_lines.by)
+		if ((line & ~3u) >= l->a->by_table_lines.by)
 			continue;
 		const uint64_t table = l->shared->tables[r];
 		const uint32_t known = (uint32_t)table;
-		const bool is_here = line_flagged(l->lane, l->epoch, k->b[r]);
+		const bool is_here = line_flagged(l->lane, l->epoch, b);
 
 		if (line < known && line && is_here)
-			keep_entries(l, r, (uint32_t)(table >> 32), line,
-			             k->a[r], k->b[r]);
+			keep_entries(l, r, (uint32_t)(table >> 32), line, a, b);
 		else if (!known || (line < known && line))
 			missing |= 1u << r;
 		if (known > LEAN_TEAMS)
@@ -311,8 +310,9 @@ static __device__ __forceinline__ bool receive_views_alone(const struct lean *l,
 		return false;
 	if (!l->works)
 		return true;
-	end_index(l);
 	bool good = place_all<true, LEAN_RECV>(l, false);
+
+	end_index(l);
 
 	LEAN_MARK(l, 7);
 	good = good && await_rows<LEAN_RECV>(l, k->flag);

@@ -134,10 +134,13 @@ count_before(const struct lean *l, uint32_t rank, uint32_t at, uint32_t slot)
 static __device__ __forceinline__ void
 list_task(const struct lean *l, const struct lean_task *t, int64_t row)
 {
+	const uint32_t half = (uint32_t)l->epoch & 1;
+
+	/* As view_row_of, which divides by the size of groups. */
 	if (row >= 0 && l->d->out.index)
-		l->d->out.index[row] =
-			view_row_of(l->ch, (uint32_t)(l->epoch & 1),
-		                    (int32_t)t->source, (int32_t)t->token);
+		l->d->out.index[row] = (half * l->a->by_ranks.by + t->source) *
+		                               (uint32_t)l->ch->cap +
+		                       t->token;
 }
 
 /* Place, weight, and the row if it is here. By a warp. */
@@ -150,9 +153,10 @@ static __device__ __forceinline__ bool place_task(const struct lean *l,
 	const struct ferry_cuda_op *op = &l->d->op;
 	const uint32_t topk = (uint32_t)head->topk;
 	const uint32_t at = t->token * topk + t->choice;
-	const size_t to = ((size_t)t->source * l->ch->max_tokens + t->token) *
-	                          l->ch->max_topk +
-	                  t->choice;
+	const uint32_t to =
+		(t->source * (uint32_t)l->ch->max_tokens + t->token) *
+			l->a->by_max_topk.by +
+		t->choice;
 	struct ferry_cuda_copy copy = {-1, 0};
 	uint32_t slot = LEAN_NO_SLOT, count = 0;
 	int64_t row = -1;

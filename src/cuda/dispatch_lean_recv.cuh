@@ -42,45 +42,48 @@ keep_head(const struct lean *l, uint32_t rank, uint64_t a, uint64_t b)
 	           (unsigned long long)n << 32 | n_lines);
 }
 
-/* Two neighbouring entries of a table of n. */
-static __device__ __forceinline__ void keep_pair(const struct lean *l,
-                                                 uint32_t rank, uint32_t n,
-                                                 uint32_t at, uint64_t pair)
-{
-	uint32_t kept = 0;
-
-	if (at >= n)
-		return;
-#pragma unroll
-	for (uint32_t i = 0; i < 2; i++) {
-		const uint32_t slot = (uint32_t)(pair >> (32 * i));
-		const bool is_slot = slot < (uint32_t)l->ch->n_expert_slots;
-
-		if (at + i < n && !is_slot && slot != 0xffffffffu) {
-			atomicOr(&l->shared->bad_slots, 1u << rank);
-			atomicOr(&l->shared->odd, LEAN_LOOK);
-		}
-		kept |= (at + i < n && is_slot ? slot : LEAN_NO_SLOT)
-		        << (16 * i);
-		if (at + i < n)
-			lean_count(l, slot);
-	}
-	*(uint32_t *)(lean_entries(l, rank) + at) = kept;
-}
-
-/* This lane's share of line `line` > 0 of a table of n entries. */
+/*
+ * This lane's share of line `line` > 0 of a table of n entries, four or two.
+ * Almost no branches: those cost more than what they would save.
+ */
 static __device__ __forceinline__ void keep_entries(const struct lean *l,
                                                     uint32_t rank, uint32_t n,
                                                     uint32_t line, uint64_t a,
                                                     uint64_t b)
 {
+	const uint32_t n_slots = (uint32_t)l->ch->n_expert_slots;
 	const uint32_t at = line * (LINE_DATA / 4) + l->team_lane * 4 -
 	                    (uint32_t)sizeof(struct ferry_table) / 4;
+	const uint32_t in[4] = {(uint32_t)a, (uint32_t)(a >> 32), (uint32_t)b,
+	                        (uint32_t)(b >> 32)};
+	/* Before the first entry, `at` is huge. Lane 7 has the epoch. */
+	const uint32_t end = l->team_lane == 7 && at + 2 < n ? at + 2 : n;
+	uint32_t *to = (uint32_t *)(lean_entries(l, rank) + (int32_t)at);
+	uint32_t slot[4];
+	bool bad = false;
 
-	/* Before the first entry, `at` is huge. */
-	keep_pair(l, rank, n, at, a);
-	if (l->team_lane != 7)
-		keep_pair(l, rank, n, at + 2, b);
+#pragma unroll
+	for (uint32_t i = 0; i < 4; i++) {
+		const bool is_in = at + i < end;
+
+		slot[i] = is_in && in[i] < n_slots ? in[i] : LEAN_NO_SLOT;
+		bad |= is_in && in[i] >= n_slots && in[i] != 0xffffffffu;
+	}
+	if (at < end)
+		to[0] = slot[0] | slot[1] << 16;
+	if (at + 2 < end)
+		to[1] = slot[2] | slot[3] << 16;
+	if (l->counts)
+#pragma unroll
+		for (uint32_t i = 0; i < 4; i++)
+			/* Behind the counts there is one for none. */
+			atomicAdd(&lean_counts(l)[slot[i] < n_slots ? slot[i]
+			                                            : n_slots],
+			          1);
+	if (!bad)
+		return;
+	atomicOr(&l->shared->bad_slots, 1u << rank);
+	atomicOr(&l->shared->odd, LEAN_LOOK);
 }
 
 /* Rows of peers: this lane's share of line 0. */
