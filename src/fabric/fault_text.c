@@ -162,6 +162,25 @@ static void turn_round(struct fault *fault, int32_t rank)
 	fault->value[KEY_RANK] = peer;
 }
 
+/* Are its ranks of this world, and two where it is between them? */
+static enum ferry_status check_ranks(struct ferry_ctx *ctx, const char *text,
+                                     size_t n, const struct fault *fault,
+                                     int32_t n_ranks)
+{
+	const int64_t rank = fault->value[KEY_RANK];
+	const int64_t peer = fault->value[KEY_PEER];
+
+	if (rank >= n_ranks || peer >= n_ranks)
+		return ferry_fail(ctx, FERRY_INVAL,
+		                  "fault: '%.*s', allowed are ranks 0..%d",
+		                  (int)n, text, n_ranks - 1);
+	if (fault->given[KEY_PEER] && rank == peer)
+		return ferry_fail(ctx, FERRY_INVAL,
+		                  "fault: '%.*s', rank and peer must differ",
+		                  (int)n, text);
+	return FERRY_OK;
+}
+
 enum ferry_status ferry_faults_read(struct ferry_ctx *ctx, const char *text,
                                     int32_t rank, int32_t n_ranks,
                                     struct ferry_faults *faults)
@@ -174,12 +193,7 @@ enum ferry_status ferry_faults_read(struct ferry_ctx *ctx, const char *text,
 		struct fault fault = {.form = NULL};
 
 		FERRY_TRY(read_fault(ctx, text, n, &fault));
-		if (fault.value[KEY_RANK] >= n_ranks ||
-		    fault.value[KEY_PEER] >= n_ranks)
-			return ferry_fail(ctx, FERRY_INVAL,
-			                  "fault: '%.*s', allowed are ranks "
-			                  "0..%d",
-			                  (int)n, text, n_ranks - 1);
+		FERRY_TRY(check_ranks(ctx, text, n, &fault, n_ranks));
 		turn_round(&fault, rank);
 		if (!fault.given[KEY_RANK] || fault.value[KEY_RANK] == rank)
 			add(faults, &fault);

@@ -68,6 +68,7 @@ static void test_refusals(void **state)
 		{"kill:rank=4", "'kill:rank=4', allowed are ranks 0..3"},
 		{"cut:rank=1", "allowed is cut:rank=R,peer=P[,after=N]"},
 		{"cut:rank=1,peer=4", "allowed are ranks 0..3"},
+		{"cut:rank=1,peer=1", "rank and peer must differ"},
 		{"stall:rank=1", "allowed is stall:rank=R,ms=N[,after=N]"},
 		{"stall:rank=1,ms=99999999999",
 	         "allowed is stall:rank=R,ms=N[,after=N]"},
