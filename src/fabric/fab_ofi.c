@@ -35,15 +35,18 @@ static void say_choice(const struct ferry_ofi_api *api,
 	         choice->info->domain_attr->name);
 }
 
-/* Behind that, where there is a GPU: which memory rows travel from and to. */
-static void say_hmem(const struct ferry_ofi_choice *choice, const char *why,
-                     char text[FERRY_REASON_BYTES])
+/*
+ * Behind that, where there is a GPU: which memory rows travel from and to, in
+ * words of the caller if it is the GPU's.
+ */
+static void say_hmem(const struct ferry_ofi_choice *choice, const char *hmem,
+                     const char *why, char text[FERRY_REASON_BYTES])
 {
 	const size_t n = strlen(text);
 
-	snprintf(text + n, FERRY_REASON_BYTES - n, ", %s%s",
-	         choice->hmem ? "rows in GPU memory" : "rows bounce: ",
-	         choice->hmem ? "" : why);
+	snprintf(
+		text + n, FERRY_REASON_BYTES - n, ", %s%s",
+		choice->hmem ? hmem : "rows bounce: ", choice->hmem ? "" : why);
 }
 
 /* What it would be here, for those who ask what there is. */
@@ -70,7 +73,9 @@ static int probe_machine(char reason[FERRY_REASON_BYTES])
 			                          why);
 		say_choice(&api, &choice, reason);
 		if (has_gpu)
-			say_hmem(&choice, why, reason);
+			say_hmem(&choice,
+			         "rows in GPU memory if the GPU allows it", why,
+			         reason);
 		ferry_ofi_choice_drop(&api, &choice);
 		score = FERRY_SCORE_BY_NAME;
 	}
@@ -185,7 +190,8 @@ static enum ferry_status open_library(struct ofi_fabric *f)
 		(int64_t)(f->choice.info->ep_attr->max_msg_size & INT64_MAX));
 	say_choice(&f->api, &f->choice, world->fabric_says);
 	if (world->gpu)
-		say_hmem(&f->choice, reason, world->fabric_says);
+		say_hmem(&f->choice, "rows in GPU memory", reason,
+		         world->fabric_says);
 	ferry_log(ctx, FERRY_LOG_INFO, "ofi: %s", world->fabric_says);
 	return FERRY_OK;
 }
