@@ -127,9 +127,11 @@ static size_t heap_bytes(const struct ferry_shape *shape, int32_t ctas)
 	if (ferry_window_init(&window, shape, false))
 		return SIZE_MAX;
 	ferry_cuda_channel_fill(&channel, shape, &window, NULL);
+	/* As the engine lays them out. */
 	const size_t scratch =
-		size_add(ferry_cuda_dispatch_of(shape->path)
-	                         ->scratch_bytes(&channel, ctas),
+		size_add(round_up(ferry_cuda_dispatch_of(shape->path)
+	                                  ->scratch_bytes(&channel, ctas),
+	                          256),
 	                 ferry_cuda_combine_of(shape->path)
 	                         ->scratch_bytes(&channel, ctas));
 	const size_t ops = size_mul((size_t)shape->n_slots,
