@@ -22,6 +22,7 @@ enum { OFFERS = 6, RANKS = 6 };
 /* One offer, and all that it points at. */
 struct offer {
 	struct fi_info info;
+	bool is_hints; /* their provider's name is their own */
 	struct fi_fabric_attr fabric;
 	struct fi_domain_attr domain;
 	struct fi_ep_attr ep;
@@ -95,14 +96,20 @@ static struct fi_info *dupinfo(const struct fi_info *info)
 		o->fabric = *info->fabric_attr;
 		o->domain = *info->domain_attr;
 	}
+	if (o)
+		o->is_hints = !info;
 	return o ? link_up(o) : NULL;
 }
 
 static void freeinfo(struct fi_info *info)
 {
-	if (n_offers && info == &offers[0].info)
+	struct offer *o = (struct offer *)info;
+
+	if (n_offers && o == &offers[0])
 		return;
-	free(info);
+	if (o->is_hints)
+		free(o->fabric.prov_name);
+	free(o);
 }
 
 static const char *strerror_of(int error)

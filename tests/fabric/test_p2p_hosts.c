@@ -196,13 +196,16 @@ static void early_body(struct rank *rank)
 		ferry_segment_close(s);
 	ranks_meet(1, RANKS);
 	RANKS_EQ(fake_gpu_memories, RANKS);
-	if (rank->rank == 0)
-		return;
-	words[0] = 7;
-	RANKS_OK(ferry_segment_put(s, 0, 0, words, sizeof(*words), 0));
-	RANKS_OK(ferry_segment_kick(s));
-	ranks_meet(2, RANKS - 1);
-	ferry_segment_close(s);
+	if (rank->rank > 0) {
+		words[0] = 7;
+		RANKS_OK(ferry_segment_put(s, 0,
+		                           (size_t)rank->rank * sizeof(*words),
+		                           words, sizeof(*words), 0));
+		RANKS_OK(ferry_segment_kick(s));
+	}
+	ranks_meet(2, RANKS);
+	if (rank->rank > 0)
+		ferry_segment_close(s);
 }
 
 static void test_early(void **state)
