@@ -137,7 +137,10 @@ static void assert_sums(const struct combine_tries *tries)
 	assert_true(tries->n_sums > 0);
 }
 
-/* All ways, sanitized every other one. With 2 ranks a token has one sender; some have 4. */
+/*
+ * All ways, sanitized every other one. With 2 ranks a token has one sender;
+ * some have 4.
+ */
 static void test_ways(void **state)
 {
 	struct combine_tries tries = {0, 0};
