@@ -15,7 +15,6 @@ struct boot_callbacks {
 	struct ferry_boot_callbacks call;
 	uint64_t *sizes; /* [n_ranks] scratch */
 	uint32_t aborted;
-	bool failed;
 };
 
 static enum ferry_status gather(struct boot_callbacks *b, const void *in,
@@ -25,7 +24,6 @@ static enum ferry_status gather(struct boot_callbacks *b, const void *in,
 
 	if (!rc)
 		return FERRY_OK;
-	b->failed = true;
 	return ferry_boot_fail(&b->boot, FERRY_FABRIC, -1,
 	                       "boot: the caller's allgather of %zu bytes on "
 	                       "rank %d returned %d",
@@ -44,7 +42,6 @@ static enum ferry_status sizes_agree(struct boot_callbacks *b, size_t bytes)
 	for (int32_t r = 0; r < b->boot.n_ranks; r++) {
 		if (b->sizes[r] == b->sizes[0])
 			continue;
-		b->failed = true;
 		return ferry_boot_fail(&b->boot, FERRY_MISMATCH, r,
 		                       "boot: rank %d gave %llu bytes to an "
 		                       "allgather, rank 0 gave %llu",
@@ -66,7 +63,7 @@ static enum ferry_status allgather(struct ferry_boot *boot, const void *in,
 		return ferry_boot_fail(boot, FERRY_ABORTED, boot->rank,
 		                       "boot: rank %d aborted the world",
 		                       boot->rank);
-	if (b->failed)
+	if (boot->failed)
 		return ferry_boot_fail(boot, FERRY_FABRIC, -1,
 		                       "boot: an earlier call of the caller's "
 		                       "allgather failed");
