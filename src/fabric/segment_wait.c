@@ -170,11 +170,12 @@ static enum ferry_status give_up_asked(struct waiting *w)
 /* Who has waited for half of the time may tell others for whom. */
 static void answer_others(const struct waiting *w, uint64_t now)
 {
+	if (now < w->end_ns - (w->end_ns - w->begin_ns) / 2)
+		return;
 	const struct ferry_verdict mine =
 		verdict_of(w, FERRY_TIMEOUT, missing_rank(w));
 
-	if (now >= w->end_ns - (w->end_ns - w->begin_ns) / 2)
-		ferry_segment_answer_others(w->segment, &mine);
+	ferry_segment_answer_others(w->segment, &mine);
 }
 
 static enum ferry_status give_up(struct waiting *w, uint64_t now)
