@@ -195,22 +195,28 @@ static void last_write_is_lost(struct rank *rank)
 	ranks_meet(0, rank->n_ranks);
 }
 
-static void test_the_last_write_is_lost(void **state)
+/* As threads and as processes: the second immediate of rank 1 is lost. */
+static void lose_second(ranks_body *body, int timeout_ms)
 {
 	const struct ofi_faults faults = {.ranks = RANKS_BIT(1),
 	                                  .lose_immediate = 2};
 	struct ofi_faults_done done;
-	struct ranks how = {.n_ranks = 2, .timeout_ms = LAST_MS};
+	struct ranks how = {.n_ranks = 2, .timeout_ms = timeout_ms};
 
-	(void)state;
 	injected_ranks(&how);
 	for (int i = 0; i < 2; i++) {
 		how.kind = i ? RANKS_PROCESSES : RANKS_THREADS;
 		injected_set(&faults);
-		ranks_run(&how, last_write_is_lost);
+		ranks_run(&how, body);
 		injected_done(&done);
 		assert_int_equal(done.lost, 1);
 	}
+}
+
+static void test_the_last_write_is_lost(void **state)
+{
+	(void)state;
+	lose_second(last_write_is_lost, LAST_MS);
 }
 
 /* Rank 1 leaves in good order, and its good-bye does not arrive. */
@@ -229,20 +235,8 @@ static void goodbye_is_lost(struct rank *rank)
 
 static void test_a_goodbye_is_lost(void **state)
 {
-	const struct ofi_faults faults = {.ranks = RANKS_BIT(1),
-	                                  .lose_immediate = 2};
-	struct ofi_faults_done done;
-	struct ranks how = {.n_ranks = 2, .timeout_ms = FAIL_MS};
-
 	(void)state;
-	injected_ranks(&how);
-	for (int i = 0; i < 2; i++) {
-		how.kind = i ? RANKS_PROCESSES : RANKS_THREADS;
-		injected_set(&faults);
-		ranks_run(&how, goodbye_is_lost);
-		injected_done(&done);
-		assert_int_equal(done.lost, 1);
-	}
+	lose_second(goodbye_is_lost, FAIL_MS);
 }
 
 enum { PAUSES = 3, PAUSE_MS = 700 };
