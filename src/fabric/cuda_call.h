@@ -69,6 +69,16 @@ struct ferry_gpu {
 __attribute__((format(printf, 3, 4))) enum ferry_status
 ferry_cuda_fail(struct ferry_ctx *ctx, cudaError_t error, const char *fmt, ...);
 
+/* Of a GPU; 0 where the driver does not know it. */
+static inline int ferry_cuda_attribute(const struct ferry_gpu *gpu,
+                                       CUdevice_attribute which)
+{
+	int value = 0;
+
+	(void)gpu->driver.DeviceGetAttribute(&value, which, gpu->device);
+	return value;
+}
+
 /* Does GPU `from` do atomics on the memory of `to`? Over NVLink only. */
 bool ferry_cuda_has_atomics(int from, int to);
 

@@ -42,17 +42,9 @@ static CUmemAllocationProp properties(const struct ferry_gpu *gpu,
 	};
 }
 
-static int attribute(const struct ferry_gpu *gpu, CUdevice_attribute which)
-{
-	int value = 0;
-
-	(void)gpu->driver.DeviceGetAttribute(&value, which, gpu->device);
-	return value;
-}
-
 bool ferry_gpu_has_host_memory(const struct ferry_gpu *gpu)
 {
-	return attribute(
+	return ferry_cuda_attribute(
 		gpu,
 		CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
 }
@@ -60,7 +52,8 @@ bool ferry_gpu_has_host_memory(const struct ferry_gpu *gpu)
 /* Of the node nearest to the GPU: -1 where the system knows of none. */
 static CUmemAllocationProp host_properties(const struct ferry_gpu *gpu)
 {
-	const int node = attribute(gpu, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
+	const int node =
+		ferry_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
 	CUmemAllocationProp prop = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.location = {.type = CU_MEM_LOCATION_TYPE_HOST},

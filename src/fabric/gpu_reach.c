@@ -71,16 +71,6 @@ uint32_t ferry_gpu_reach(const struct ferry_gpu *gpu,
 	                                                   : 0);
 }
 
-static bool has(const struct ferry_gpu *gpu, CUdevice_attribute attribute,
-                int least)
-{
-	int value = 0;
-
-	return gpu->driver.DeviceGetAttribute(&value, attribute, gpu->device) ==
-	               CUDA_SUCCESS &&
-	       value >= least;
-}
-
 /*
  * Order: the NIC writes rows to the GPU and then its completion to the host,
  * which raises a counter there; a kernel reads the counter and then the rows.
@@ -91,16 +81,19 @@ bool ferry_gpu_takes_rdma(const struct ferry_gpu *gpu,
 {
 	const char *lacks = NULL;
 
-	if (!has(gpu, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, 1) &&
-	    !has(gpu, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 1))
+	if (!ferry_cuda_attribute(
+		    gpu, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED) &&
+	    !ferry_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED))
 		lacks = "no GPUDirect RDMA";
 	else if (
-		!has(gpu,
-	             CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
-	             1))
+		!ferry_cuda_attribute(
+			gpu,
+			CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED))
 		lacks = "no GPUDirect RDMA to memory of cuMemCreate";
-	else if (!has(gpu, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING,
-	              CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER))
+	else if (ferry_cuda_attribute(
+			 gpu,
+			 CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) <
+	         CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER)
 		lacks = "no order among writes of NICs without a flush";
 	if (lacks)
 		snprintf(reason, FERRY_GPU_REASON_BYTES, "GPU %d has %s",
