@@ -118,11 +118,14 @@ static double pass_rate(const struct span *spans, size_t n_ranks, size_t block)
 	return 2e9 * (double)(n_ranks * block) / (double)(end - start);
 }
 
-bool bench_copy_run(const struct crew *crew, struct bench_copy *copy)
+bool bench_copy_run(const struct crew *crew, int64_t mib,
+                    struct bench_copy *copy)
 {
 	const size_t n = (size_t)crew->n_ranks;
 	const size_t bytes = BENCH_COPY_WAYS * PASSES * n * sizeof(struct span);
-	struct copy_work work = {block_of(crew->n_ranks), alloc_shared(bytes)};
+	struct copy_work work = {mib ? (size_t)mib << 20
+	                             : block_of(crew->n_ranks),
+	                         alloc_shared(bytes)};
 
 	const bool good = crew_run(crew, copy_body, &work) == EXIT_GOOD;
 

@@ -24,10 +24,12 @@ struct bench_copy {
 };
 
 /*
- * All ranks copy at once, each its own block to another of its own; the best
- * of several passes. False after a complaint.
+ * All ranks copy at once, each its own block of so many MiB to another of its
+ * own; the best of several passes. 0: large enough for the caches not to count.
+ * False after a complaint.
  */
-bool bench_copy_run(const struct crew *crew, struct bench_copy *copy);
+bool bench_copy_run(const struct crew *crew, int64_t mib,
+                    struct bench_copy *copy);
 
 /* Median of each way over several runs, and the best of these. */
 struct bench_copy bench_copy_merge(const struct bench_copy *runs, int n);

@@ -63,6 +63,9 @@ static const struct opt options[] = {
          "iterations before them"},
 	{"rounds", 'R', OPT_INT, AT(rounds), "N", "3", 1, 1000, NULL,
          "rounds, each with new processes; medians over rounds are shown"},
+	{"copy-mib", 0, OPT_INT, AT(copy_mib), "N", "0", 0, 1 << 20, NULL,
+         "MiB that each rank copies to measure the bandwidth of floors; 0: its "
+         "share of four times the last-level caches"},
 	{"seed", 's', OPT_INT, AT(seed), "N", "1", 0, INT64_MAX, NULL,
          "seed of data and routing"},
 	{"raw", 0, OPT_FLAG, AT(raw), NULL, NULL, 0, 0, NULL,

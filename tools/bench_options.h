@@ -31,6 +31,7 @@ struct bench_options {
 	int bind;  /* enum bench_bind */
 	int pages; /* enum bench_pages */
 	int64_t iters, warmup, rounds, seed;
+	int64_t copy_mib; /* of bench_copy_run */
 	bool open;
 	bool raw;
 	const char *json; /* "-": stdout, instead of the table */

@@ -173,7 +173,7 @@ static int measure(struct bench_run *run, const struct crew *crew)
 		cell_make(&run->cells[i], o, crew, i);
 	for (int round = 0; good && round < o->rounds; round++) {
 		progress(&run->cells[0].shape, round, (int)o->rounds, "copy");
-		good = bench_copy_run(crew, &run->copies[round]);
+		good = bench_copy_run(crew, o->copy_mib, &run->copies[round]);
 		for (int i = 0; good && i < run->n_cells; i++)
 			good = run_round(run, crew, &run->cells[i], round);
 	}

@@ -360,7 +360,7 @@ int cmd_check(int argc, char **argv)
 		/* JSON writes it in full, digit by digit, up to here. */
 		o.seed = (int64_t)(ferry_now_ns() ^ (uint64_t)getpid() << 16) &
 		         INT32_MAX;
-	if (!cuda && !bench_copy_run(&crew, &run.copy))
+	if (!cuda && !bench_copy_run(&crew, 0, &run.copy))
 		return EXIT_FAILED;
 	if (all)
 		test_all(&run, &crew);

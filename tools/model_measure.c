@@ -108,7 +108,7 @@ int model_measure(struct model_run *run)
 	int status = fabric_choose(&model_command, o->fabric, &crew);
 
 	if (status == OPT_GO_ON &&
-	    (crew_run(&crew, body, found) || !bench_copy_run(&crew, &copy)))
+	    (crew_run(&crew, body, found) || !bench_copy_run(&crew, 0, &copy)))
 		status = EXIT_FAILED;
 	if (status == OPT_GO_ON) {
 		struct model_link *link =

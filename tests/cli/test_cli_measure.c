@@ -9,6 +9,9 @@
 #include "cli_cmocka.h"
 #include "program.h"
 
+/* Floors that mean nothing, for there would be gigabytes to copy. */
+#define BENCH "bench --copy-mib 1 "
+
 static void test_info_and_env_json(void **state)
 {
 	cJSON *d = program_json_of("info --json --report", "ferry-info-1");
@@ -90,8 +93,8 @@ static void test_bench_document(void **state)
 {
 	static const char *const phases[] = {"dispatch", "combine", "pair"};
 	cJSON *d = program_json_of(
-		"bench --ranks 2 --tokens 3,8 --hidden 96 --topk 2 "
-		"--experts 6 --iters 4 --rounds 2 --warmup 1 --json",
+		BENCH "--ranks 2 --tokens 3,8 --hidden 96 --topk 2 "
+		      "--experts 6 --iters 4 --rounds 2 --warmup 1 --json",
 		"ferry-bench-1");
 	const cJSON *rows = cJSON_GetObjectItem(d, "rows");
 	const cJSON *meta = cJSON_GetObjectItem(d, "meta");
@@ -126,7 +129,8 @@ static void test_bench_hosts(void **state)
 	(void)state;
 	setenv("FERRY_RANKS_PER_HOST", "4", 1);
 	cJSON *d = program_json_of(
-		"bench --ranks 8 --tokens 32 --hidden 2048 --topk 8 --experts "
+		BENCH
+		"--ranks 8 --tokens 32 --hidden 2048 --topk 8 --experts "
 		"64 --fabric shm+wire --combine per-host --iters 2 --rounds 1 "
 		"--warmup 0 --json",
 		"ferry-bench-1");
@@ -169,10 +173,10 @@ static void test_bench_combinations(void **state)
 		char line[256];
 
 		snprintf(line, sizeof(line),
-		         "bench --fabric local --ranks 3 --tokens 5 --hidden "
-		         "200 --topk 3 --experts 7 --iters 3 --rounds 1 "
-		         "--warmup 0 --dtype %s --combine %s --layout %s "
-		         "--routing %s",
+		         BENCH "--fabric local --ranks 3 --tokens 5 --hidden "
+		               "200 --topk 3 --experts 7 --iters 3 --rounds 1 "
+		               "--warmup 0 --dtype %s --combine %s --layout %s "
+		               "--routing %s",
 		         types[i / 3], combines[i % 2], layouts[i % 3],
 		         routings[(i + 1) % 3]);
 		struct program p = program_run(line);
@@ -186,8 +190,9 @@ static void test_bench_combinations(void **state)
 
 static void test_bench_with_no_tokens(void **state)
 {
-	struct program p = program_run("bench --tokens 0 --hidden 8 --topk 1 "
-	                               "--experts 2 --iters 2 --rounds 1");
+	struct program p =
+		program_run(BENCH "--tokens 0 --hidden 8 --topk 1 "
+	                          "--experts 2 --iters 2 --rounds 1");
 
 	(void)state;
 	assert_int_equal(p.status, 0);
@@ -203,8 +208,8 @@ static void test_bench_table(void **state)
 	(void)state;
 	close(mkstemp(path));
 	snprintf(line, sizeof(line),
-	         "bench --tokens 2 --hidden 64 --topk 2 --experts 4 --iters 2 "
-	         "--rounds 1 --json %s",
+	         BENCH "--tokens 2 --hidden 64 --topk 2 --experts 4 --iters 2 "
+	               "--rounds 1 --json %s",
 	         path);
 	struct program p = program_run(line);
 
@@ -339,7 +344,7 @@ static void test_bench_raw(void **state)
 		char line[256];
 
 		snprintf(line, sizeof(line),
-		         "bench --raw --iters 3 --rounds 2 --json %s",
+		         BENCH "--raw --iters 3 --rounds 2 --json %s",
 		         shapes[i]);
 		cJSON *d = program_json_of(line, "ferry-bench-1");
 		const cJSON *rows = cJSON_GetObjectItem(d, "rows");
@@ -370,8 +375,8 @@ static void test_bench_raw(void **state)
 static void test_mpi_tcp(void **state)
 {
 	struct program p = program_run_or_skip(
-		"bench --tokens 6 --hidden 160 --topk 3 --experts 7 --iters 3 "
-		"--rounds 1 --fabric wire --raw --baseline mpi-tcp");
+		BENCH "--tokens 6 --hidden 160 --topk 3 --experts 7 --iters 3 "
+		      "--rounds 1 --fabric wire --raw --baseline mpi-tcp");
 
 	(void)state;
 	assert_contains(p.out, "single copy none, TCP over lo");
@@ -386,9 +391,9 @@ static void test_mpi_tcp(void **state)
 static void test_mpi_baseline(void **state)
 {
 	struct program p = program_run_or_skip(
-		"bench --tokens 6 --hidden 160 --topk 3 --experts "
-		"7 --ranks 3 --iters 3 --rounds 2 --baseline mpi "
-		"--dtype fp8 --combine reduced --json");
+		BENCH "--tokens 6 --hidden 160 --topk 3 --experts "
+		      "7 --ranks 3 --iters 3 --rounds 2 --baseline mpi "
+		      "--dtype fp8 --combine reduced --json");
 
 	(void)state;
 	cJSON *d = program_json(&p, "ferry-bench-1");
