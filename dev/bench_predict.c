@@ -59,8 +59,10 @@ static int by_time(const void *a, const void *b)
 static void report(const char *what, uint64_t *ns, size_t n)
 {
 	qsort(ns, n, sizeof(*ns), by_time);
+	const uint64_t median = ns[n / 2];
+
 	printf("%-30s least %9.2f us, median %9.2f us\n", what,
-	       (double)ns[0] / 1e3, (double)ns[n / 2] / 1e3);
+	       (double)ns[0] / 1e3, (double)median / 1e3);
 }
 
 /* About normal, as logits are. */

@@ -7,7 +7,7 @@ set -eu
 source=$1
 work=$2
 seed=${3:-$(date +%s)}
-plans=2000
+plans=500
 builds=0
 first=
 

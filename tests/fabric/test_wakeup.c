@@ -193,10 +193,10 @@ static int64_t run(enum fault how)
 	memset(&s, 0, sizeof(s));
 	memset(visited, 0, sizeof(visited));
 	n_states = n_lost = 0;
-	for (uint8_t i = 0; i < WAITERS; i++) {
+	for (int i = 0; i < WAITERS; i++) {
 		s.waiters[i].step = after(SLEEP);
 		s.waiters[i].target =
-			i + 2; /* the last raise, and the one before */
+			(uint8_t)(i + 2); /* the last raise, and the one before */
 	}
 	for (int i = 0; i < RAISERS; i++)
 		s.raisers[i].step = how == LOOK_BEFORE_RAISE ? R2 : R1;
