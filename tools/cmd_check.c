@@ -26,6 +26,7 @@
 struct check_options {
 	int64_t ranks;
 	int64_t seconds, seed; /* -1: not given */
+	int64_t copy_mib;      /* of bench_copy_run */
 	const char *fabric;
 	int device; /* enum ferry_device */
 	int64_t timeout;
@@ -47,6 +48,9 @@ static const struct opt options[] = {
          "with --hosts; default 2"},
 	{"seed", 'r', OPT_INT, AT(seed), "N", NULL, 0, INT64_MAX, NULL,
          "seed of shapes and data; 0: a new one; not with --hosts; default 0"},
+	{"copy-mib", 0, OPT_INT, AT(copy_mib), "N", "0", 0, 1 << 20, NULL,
+         "MiB that each rank copies to measure the machine; 0: its share of "
+         "four times the last-level caches; not with --hosts"},
 	{"device", 'D', OPT_CHOICE, AT(device), "WHERE", "cpu", 0, 0,
          device_names, "where rows lie; cuda: ranks on GPUs, in turns"},
 	{"processes", 0, OPT_FLAG, AT(processes), NULL, NULL, 0, 0, NULL,
@@ -314,11 +318,13 @@ static int check_hosts(const struct check_options *o, struct crew *crew,
 		return opt_complain(&command,
 		                    "--hosts is for --device cpu: hosts check "
 		                    "their GPUs each by itself");
-	if (o->seconds >= 0 || o->seed >= 0)
+	if (o->seconds >= 0 || o->seed >= 0 || o->copy_mib)
 		return opt_complain(&command,
 		                    "--%s is for shapes of one host, "
 		                    "--hosts has its own",
-		                    o->seconds >= 0 ? "seconds" : "seed");
+		                    o->seconds >= 0 ? "seconds"
+		                    : o->seed >= 0  ? "seed"
+		                                    : "copy-mib");
 	if (hosts_launched()) {
 		crew->fabric = o->fabric;
 		crew->timeout_ms = (int32_t)o->timeout * 1000;
@@ -360,7 +366,7 @@ int cmd_check(int argc, char **argv)
 		/* JSON writes it in full, digit by digit, up to here. */
 		o.seed = (int64_t)(ferry_now_ns() ^ (uint64_t)getpid() << 16) &
 		         INT32_MAX;
-	if (!cuda && !bench_copy_run(&crew, 0, &run.copy))
+	if (!cuda && !bench_copy_run(&crew, o.copy_mib, &run.copy))
 		return EXIT_FAILED;
 	if (all)
 		test_all(&run, &crew);

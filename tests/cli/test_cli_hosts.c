@@ -172,6 +172,8 @@ static void test_usage(void **state)
 		{"check --hosts --device cuda", "--hosts is for --device cpu"},
 		{"check --hosts --seconds 0", "--seconds is for shapes of one"},
 		{"check --hosts --seed 0", "--seed is for shapes of one host"},
+		{"check --hosts --copy-mib 1",
+	         "--copy-mib is for shapes of one host"},
 		{"check --hosts --timeout 0", "--timeout is 0, allowed is 1.."},
 		{"check --hosts -f wier", "did you mean 'wire'"},
 	};

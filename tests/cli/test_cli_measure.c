@@ -254,8 +254,9 @@ static void test_bench_open(void **state)
 
 static void test_check(void **state)
 {
-	cJSON *d = program_json_of("check --ranks 3 --seconds 0 --json",
-	                           "ferry-check-1");
+	cJSON *d = program_json_of(
+		"check --copy-mib 1 --ranks 3 --seconds 0 --json",
+		"ferry-check-1");
 	const cJSON *rows = cJSON_GetObjectItem(d, "rows");
 	const cJSON *row;
 
@@ -283,7 +284,8 @@ static void test_check(void **state)
 
 static void test_check_of_one_rank(void **state)
 {
-	struct program p = program_run("check -n 1 -f local -s 0 -r 7");
+	struct program p =
+		program_run("check --copy-mib 1 -n 1 -f local -s 0 -r 7");
 
 	(void)state;
 	assert_int_equal(p.status, 0);
@@ -298,7 +300,7 @@ static void test_check_finds_a_death(void **state)
 {
 	(void)state;
 	setenv("FERRY_FAULT", "kill:rank=1,after=20", 1);
-	struct program p = program_run("check -n 3 -f shm -s 0");
+	struct program p = program_run("check --copy-mib 1 -n 3 -f shm -s 0");
 
 	unsetenv("FERRY_FAULT");
 	assert_int_equal(p.status, 1);

@@ -120,7 +120,8 @@ static void test_check_of_hosts(void **state)
 {
 	(void)state;
 	assert_int_equal(setenv("FERRY_RANKS_PER_HOST", "2", 1), 0);
-	struct program p = program_run("check --ranks 3 --seconds 0");
+	struct program p =
+		program_run("check --copy-mib 1 --ranks 3 --seconds 0");
 
 	assert_int_equal(unsetenv("FERRY_RANKS_PER_HOST"), 0);
 	assert_int_equal(p.status, 0);
