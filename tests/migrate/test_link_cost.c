@@ -18,7 +18,7 @@
 enum {
 	MOST = 9,
 	ALL = MOST * MOST,
-	SLOW_US = 5000,
+	SLOW_US = 20000,
 };
 
 struct board {
