@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ferry_run(NAME PROGRAM ARGS... [LABELS l...] [TIMEOUT s]): a run of a program
-# as a test.
+# as a test. Sanitizers have three times as long.
 function(ferry_run name program)
   cmake_parse_arguments(arg "" "TIMEOUT" "LABELS" ${ARGN})
   if(NOT arg_TIMEOUT)
@@ -8,6 +8,9 @@ function(ferry_run name program)
   endif()
   if(NOT arg_LABELS)
     set(arg_LABELS cpu)
+  endif()
+  if(FERRY_SANITIZE)
+    math(EXPR arg_TIMEOUT "3 * ${arg_TIMEOUT}")
   endif()
   add_test(NAME ${name} COMMAND ${program} ${arg_UNPARSED_ARGUMENTS})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT}
