@@ -12,7 +12,7 @@ ROOMS = {"core": 0, "trace": 1, "balance": 1, "boot": 2, "fabric": 3,
          "migrate": 4, "proto": 4, "cpu": 5, "cuda": 5, "nvshmem": 6,
          "moe": 6}
 # Names that belong to one folder each by convention.
-SHARED_NAMES = {"CMakeLists.txt", "README.md", "__init__.py"}
+SHARED_NAMES = {".clang-tidy", "CMakeLists.txt", "README.md", "__init__.py"}
 
 HEADER_LINES, SOURCE_LINES, FUNCTION_LINES, KERNEL_LINES = 300, 600, 80, 150
 
