@@ -195,8 +195,8 @@ static int64_t run(enum fault how)
 	n_states = n_lost = 0;
 	for (int i = 0; i < WAITERS; i++) {
 		s.waiters[i].step = after(SLEEP);
-		s.waiters[i].target =
-			(uint8_t)(i + 2); /* the last raise, and the one before */
+		/* The last raise, and the one before. */
+		s.waiters[i].target = (uint8_t)(i + 2);
 	}
 	for (int i = 0; i < RAISERS; i++)
 		s.raisers[i].step = how == LOOK_BEFORE_RAISE ? R2 : R1;
