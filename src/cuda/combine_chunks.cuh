@@ -6,6 +6,8 @@
 #ifndef FERRY_COMBINE_CHUNKS_CUH
 #define FERRY_COMBINE_CHUNKS_CUH
 
+#include "combine_begin.cuh"
+#include "combine_part.cuh"
 #include "combine_terms.cuh"
 #include "net_port.cuh"
 

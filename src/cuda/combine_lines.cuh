@@ -12,6 +12,7 @@
 #ifndef FERRY_COMBINE_LINES_CUH
 #define FERRY_COMBINE_LINES_CUH
 
+#include "combine_begin.cuh"
 #include "combine_terms.cuh"
 #include "line.cuh"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What both combine kernels do alike: where an operation stands, which rows
- * this rank sends for a token, and which terms an own token's sum has. A warp
- * works on one token at a time; what belongs to its choices is spread over the
- * lanes, choice base + lane, in rounds of 32.
+ * What both combine kernels do alike: which rows this rank sends for a token,
+ * and which terms an own token's sum has. A warp works on one token at a time;
+ * what belongs to its choices is spread over the lanes, choice base + lane, in
+ * rounds of 32.
  */
 #ifndef FERRY_COMBINE_TERMS_CUH
 #define FERRY_COMBINE_TERMS_CUH
@@ -153,85 +153,6 @@ static __device__ __forceinline__ int32_t rank_of(const struct combine *c,
 {
 	return x->slot < 0 ? (int32_t)NO_RANK
 	                   : rank_of_slot(&c->a->ch, x->slot);
-}
-
-static __device__ __noinline__ void
-fail_order(const struct ferry_cuda_combine *a, uint64_t epoch)
-{
-	const struct wait w = wait_begin(&a->ch,
-	                                 a->parts & FERRY_CUDA_SEND
-	                                         ? FERRY_PHASE_COMBINE_SEND
-	                                         : FERRY_PHASE_COMBINE_RECV,
-	                                 a->slot, epoch);
-	const struct ferry_cuda_record r =
-		record_of(FERRY_STATE, a->ch.rank, &w, FERRY_CUDA_BAD_ORDER);
-
-	fail(&a->ch, &r);
-}
-
-/*
- * Reads where the slot stands, with all threads of the block. False: the
- * channel has ended, return.
- */
-static __device__ inline bool combine_begin(struct combine *c,
-                                            struct combine_shared *s)
-{
-	const struct ferry_cuda_combine *a = c->a;
-	const struct ferry_cuda_channel *ch = &a->ch;
-	const bool packed = a->in.layout == FERRY_FROM_PACKED;
-
-	if (threadIdx.x == 0) {
-		/* All on their way before the first is waited for. */
-		const uint64_t epoch = load_relaxed_gpu(&a->op.slot->epoch);
-		const uint32_t state = load_relaxed_gpu(&a->op.slot->state);
-		const bool broken = is_broken(ch);
-
-		s->epoch = epoch;
-		s->state = state;
-		s->broken = broken;
-		s->stop_round = UINT32_MAX;
-	}
-#pragma unroll 1
-	for (int32_t i = (int32_t)threadIdx.x; i < ch->n_groups;
-	     i += (int32_t)blockDim.x)
-		s->n_tokens[i] = a->op.n_tokens[i];
-#pragma unroll 1
-	for (int32_t i = (int32_t)threadIdx.x;
-	     packed && i < min(ch->own_expert_slots, (int32_t)KEPT_OFFSETS);
-	     i += (int32_t)blockDim.x)
-		s->offsets[i] = a->op.offsets[i];
-	__syncthreads();
-	c->epoch = s->epoch;
-	if (s->broken)
-		return false;
-	if (s->state == (a->parts & FERRY_CUDA_SEND
-	                         ? (uint32_t)FERRY_SLOT_DISPATCHED
-	                         : (uint32_t)FERRY_SLOT_COMBINE_SENT)) {
-		if (threadIdx.x == blockDim.x - 1)
-			c->ticket = add_relaxed_gpu(&a->op.slot->tickets, 1);
-		return true;
-	}
-	if (threadIdx.x == 0)
-		fail_order(a, c->epoch);
-	return false;
-}
-
-/*
- * The block that was the last to read the slot moves it on. Relaxed: every
- * block's branch on the state came before its ticket. Called after the sends,
- * so that nobody waits for the ticket.
- */
-static __device__ __forceinline__ void combine_advance(const struct combine *c)
-{
-	struct ferry_cuda_slot *slot = c->a->op.slot;
-
-	if (threadIdx.x != blockDim.x - 1 || c->ticket != gridDim.x - 1)
-		return;
-	store_relaxed_gpu(&slot->tickets, 0);
-	store_relaxed_gpu(&slot->state,
-	                  c->a->parts & FERRY_CUDA_RECV
-	                          ? (uint32_t)FERRY_SLOT_IDLE
-	                          : (uint32_t)FERRY_SLOT_COMBINE_SENT);
 }
 
 static __device__ __noinline__ void fail_row(const struct ferry_cuda_combine *a,
@@ -486,47 +407,6 @@ static __device__ __forceinline__ int32_t block_bytes(const struct combine *c,
 	return max(0, min((int32_t)c->a->row_bytes - at, (int32_t)BLOCK_BYTES));
 }
 
-/*
- * Adds rows of y to BATCH blocks of this lane, `step` bytes apart; N rows at a
- * time are in flight.
- */
-template <int DTYPE, int HOW, int BATCH, int N>
-static __device__ __forceinline__ void
-add_rows(const struct combine *c, const struct terms *t, int32_t at,
-         int32_t step, float acc[BATCH][BLOCK_MOST])
-{
-#pragma unroll 1
-	for (uint32_t left = t->all; left;) {
-		int32_t from[N];
-		uint4 v[N][BATCH];
-
-#pragma unroll
-		for (int i = 0; i < N; i++) {
-			from[i] = next_lane(&left);
-			if (from[i] < 0)
-				continue;
-			const unsigned char *row = row_of_lane(t, from[i]) + at;
-
-#pragma unroll
-			for (int j = 0; j < BATCH; j++)
-				v[i][j] = load_block<DTYPE, HOW != HOW_ANY>(
-					row + j * step,
-					block_bytes(c, at + j * step));
-		}
-#pragma unroll
-		for (int i = 0; i < N; i++) {
-			if (from[i] < 0)
-				continue;
-			const float weight =
-				__shfl_sync(ALL_LANES, t->weight, from[i]);
-
-#pragma unroll
-			for (int j = 0; j < BATCH; j++)
-				add_block<DTYPE>(acc[j], v[i][j], weight);
-		}
-	}
-}
-
 /* Is a token served here? x is choice `lane`. */
 template <int HOW>
 static __device__ __forceinline__ bool is_here(const struct combine *c,
@@ -541,50 +421,6 @@ static __device__ __forceinline__ bool is_here(const struct combine *c,
 		here = __any_sync(ALL_LANES, y.slot >= 0);
 	}
 	return here;
-}
-
-/*
- * BATCH blocks of the part of a REDUCED sum that this rank forms, of the
- * choices of a token that are served here; x is choice `lane`. Without any the
- * part means nothing. False: the channel has ended.
- */
-template <int DTYPE, int HOW, int BATCH, int N>
-static __device__ __forceinline__ bool
-part_blocks(const struct combine *c, struct choice x, int32_t group,
-            int32_t token, int32_t at, int32_t step, uint4 part[BATCH])
-{
-	float acc[BATCH][BLOCK_MOST] = {{0}};
-
-	if (is_presummed<HOW>(c)) {
-		const unsigned char *row = presummed_row(c, group, token) + at;
-
-		if (!is_here<HOW>(c, &x, group, token))
-			return true;
-		if (!c->a->in.y) {
-			fail_row(c->a, c->epoch, token, -1, 0);
-			return false;
-		}
-#pragma unroll
-		for (int j = 0; j < BATCH; j++)
-			part[j] = load_block<DTYPE, HOW != HOW_ANY>(
-				row + j * step, block_bytes(c, at + j * step));
-		return true;
-	}
-#pragma unroll 1
-	for (int32_t base = 0; base < (HOW == HOW_ANY ? c->a->topk : 1);
-	     base += 32) {
-		struct terms t;
-
-		if (base)
-			x = load_choice(c, group, token, base);
-		if (!here_terms(c, &x, token, base, &t))
-			return false;
-		add_rows<DTYPE, HOW, BATCH, N>(c, &t, at, step, acc);
-	}
-#pragma unroll
-	for (int j = 0; j < BATCH; j++)
-		part[j] = round_block<DTYPE>(acc[j]);
-	return true;
 }
 
 /* Host: the kernel that serves a call. */
