@@ -18,7 +18,7 @@ enum {
 	LEAN_LOADER = LEAN_READER - 32, /* the thread that loads own rows */
 };
 
-/* Nothing before it is known what: places are counted across gaps. */
+/* None before it is known which they are: places are counted across gaps. */
 static __device__ __forceinline__ void clear_entries(const struct lean *l)
 {
 	uint4 *to = (uint4 *)lean_entries(l, 0);
@@ -238,14 +238,6 @@ static __device__ __forceinline__ bool agree_alone(const struct lean *l,
 	LEAN_MARK(l, 6);
 	return is_agreed(l) &&
 	       (!l->is_clerk || (!finds_overflow(l) && tell_counts(l)));
-}
-
-static __device__ __forceinline__ void begin_wait(const struct lean *l)
-{
-	if (l->lane == 0)
-		l->shared->waits[l->warp] =
-			lean_wait(l->d, FERRY_PHASE_DISPATCH_RECV, l->epoch);
-	__syncwarp();
 }
 
 /* False: the channel has ended. */

@@ -23,10 +23,7 @@ static __device__ __forceinline__ uint32_t likely_lines(uint32_t n)
 static __device__ __forceinline__ bool
 agree(const struct lean *l, uint32_t n, struct lean_guess *g, bool *guessed)
 {
-	if (l->lane == 0)
-		l->shared->waits[l->warp] =
-			lean_wait(l->d, FERRY_PHASE_DISPATCH_RECV, l->epoch);
-	__syncwarp();
+	begin_wait(l);
 	if (!receive_tables(l, likely_lines(n), g) && l->lane == 0)
 		atomicOr(&l->shared->odd, LEAN_FAILED);
 	fence_proxy_async_shared();

@@ -8,6 +8,15 @@
 
 #include "dispatch_lean_place.cuh"
 
+/* For each warp, before it first looks for what peers send. */
+static __device__ __forceinline__ void begin_wait(const struct lean *l)
+{
+	if (l->lane == 0)
+		l->shared->waits[l->warp] =
+			lean_wait(l->d, FERRY_PHASE_DISPATCH_RECV, l->epoch);
+	__syncwarp();
+}
+
 /*
  * A header, without its last 8 bytes, which are reserved. By one team; others
  * look at its word of `tables`, which leaves 0 once, by an exchange.

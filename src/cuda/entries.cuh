@@ -10,9 +10,9 @@
 
 /*
  * How often `slot` stands among the first n entries of a group, this lane's
- * share. As fp16, slots are small numbers and 0xffff, which
- * stands for none, is a NaN; counts of a lane stay below 2^11, and so exact.
- * OPEN: loads in flight together.
+ * share. As fp16, slots are small numbers and 0xffff, which stands for none, is
+ * a NaN; counts of a lane stay below 2^11, and so exact. OPEN: loads in flight
+ * together.
  */
 template <int OPEN>
 static __device__ __forceinline__ uint32_t

@@ -44,8 +44,8 @@ struct ferry_net_tickets {
 
 /*
  * A counter of the host as somebody saw it last. Looks at one word of the host
- * queue up, 3 us each: of those who wait for it one looks there at a time, and
- * the others here.
+ * queue up, 3 us each (one H200, 2026-12-01; dev/cuda-host.md): of those who
+ * wait for it one looks there at a time, and the others here.
  */
 struct ferry_net_seen {
 	uint64_t value;
