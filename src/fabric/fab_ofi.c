@@ -300,7 +300,7 @@ static enum ferry_status no_room(struct ofi_mem *m, int32_t peer)
 	                  (long long)world->timeout_ms);
 }
 
-/* Adds the put, where there is room by the deadline, or somebody to get it. */
+/* Adds the put when there is room. OK also where nobody misses it. */
 static enum ferry_status add(struct ofi_mem *m, int32_t peer,
                              const struct ofi_entry *entry,
                              uint64_t deadline_ns)
@@ -403,7 +403,8 @@ static bool is_deaf(struct ofi_mem *m, char why[FERRY_REASON_BYTES])
 
 	if (deaf)
 		snprintf(why, FERRY_REASON_BYTES, "ofi: %.*s",
-		         FERRY_REASON_BYTES - 6, m->broken);
+		         (int)(FERRY_REASON_BYTES - sizeof("ofi: ")),
+		         m->broken);
 	pthread_mutex_unlock(&m->lock);
 	return deaf;
 }

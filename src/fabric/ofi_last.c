@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The last write to a peer. That one was lost is told by the number of the next
- * (ofi_arrival.c), and behind the last one there is none: who waits for it
- * would blame a rank that has done its part. So when nothing has been sent to a
- * peer for a while, a number that counts nothing goes there, once, complete
- * only when it has arrived: it fails with its connection, and is sent by the
- * thread before it sleeps, so that no put pays for it.
+ * The last write to a peer. The number of the next write tells that one was
+ * lost (ofi_arrival.c), and behind the last one there is none: whoever waits
+ * for it would blame a rank that has done its part. So when nothing has been
+ * sent to a peer for a while, a number that counts nothing goes there, once.
+ * It is complete only when it has arrived, so that it fails with its
+ * connection; and the thread sends it before it sleeps, so that no put pays
+ * for it.
  */
 #include "ofi_inner.h"
 

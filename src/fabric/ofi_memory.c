@@ -6,9 +6,9 @@
 #include "ofi_memory.h"
 
 /*
- * Data of the inner memory where those of this one are the GPU's: what has data
- * is of the kind that kernels use as it is, if any (fab_local.c), and control
- * is to be.
+ * Data of the inner memory where those of this one are the GPU's. Nobody uses
+ * them: but kernels poll control, and only a memory that has data is of the
+ * kind that they use as it is (fab_local.c).
  */
 enum { UNUSED_BYTES = 4096 };
 
@@ -76,7 +76,7 @@ static enum ferry_status create(struct ferry_fabric *fabric,
 	return FERRY_OK;
 }
 
-/* Data of a world of GPUs are its own to kernels; control is the host's. */
+/* Data on the GPU, if that seemed possible at open and is not refused now. */
 enum ferry_status ferry_ofi_mem_create(struct ferry_fabric *fabric,
                                        size_t control_bytes, size_t data_bytes,
                                        struct ferry_mem **mem,
