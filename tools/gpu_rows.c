@@ -43,7 +43,7 @@ struct target {
 	double us;
 };
 
-/* H200s, a rank each, hidden 7168, top-8 of 256: two of them, */
+/* Of two H200s, a rank each, hidden 7168, top-8 of 256; ends with 0 tokens. */
 static const struct target targets_of_2[] = {
 	{1, BENCH_DISPATCH, FP8_ROWS, EXPERT_MAJOR, -1, 0, 0, 5.5},
 	{1, BENCH_COMBINE, ANY_ROWS, EXPERT_MAJOR, FERRY_REDUCED, 0, 0, 6},
@@ -73,7 +73,7 @@ static const struct target targets_of_2[] = {
 	{0},
 };
 
-/* and eight. */
+/* The same of eight. */
 static const struct target targets_of_8[] = {
 	{1, BENCH_DISPATCH, FP8_ROWS, EXPERT_MAJOR, -1, 0, 0, 9},
 	{1, BENCH_COMBINE, ANY_ROWS, EXPERT_MAJOR, FERRY_REDUCED, 0, 0, 9},

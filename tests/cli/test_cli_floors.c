@@ -201,6 +201,7 @@ static void test_targets_go_by_ranks(void **state)
 	                   1e-9);
 	gpu_rows_free(&b);
 	make_rows(&b, &run, &o, BENCH_FIGURES_ALL, 4);
+	assert_true(b.n_rows > 0);
 	for (int i = 0; i < b.n_rows; i++)
 		assert_false(gpu_row_has_target(&b.rows[i]));
 	gpu_rows_free(&b);
