@@ -173,44 +173,25 @@ static void load_kernels(struct harness *h)
 
 static void make_placement(struct harness *h)
 {
-	const struct ferry_placement_config *p = h->placement;
 	struct ferry_placement *made;
 
-	if (!p)
+	if (!h->placement)
 		return;
-	const int32_t n = p->n_experts;
-	int32_t *first = calloc((size_t)n + 1, sizeof(*first));
-	int32_t *slots =
-		calloc((size_t)h->shape[0].n_expert_slots + 1, sizeof(*slots));
-	int32_t used = 0;
+	OK(ferry_placement_create(h->placement, &made));
+	const size_t bytes =
+		4 * ferry_cuda_placement_words(h->shape[0].n_experts,
+	                                       h->shape[0].n_expert_slots);
+	int32_t *words = calloc(1, bytes);
 
-	OK(ferry_placement_create(p, &made));
-	for (int32_t e = 0; e < n; e++) {
-		const int32_t *of;
-		int32_t n_of;
-
-		OK(ferry_placement_replicas(made, e, &of, &n_of));
-		first[e] = used;
-		memcpy(slots + used, of, (size_t)n_of * sizeof(*of));
-		used += n_of;
-	}
-	first[n] = used;
+	ferry_cuda_placement_copy(words, made);
 	for (int32_t r = 0; r < h->n_ranks; r++) {
-		int32_t *f = device_array(h, r, ((size_t)n + 1) * 4);
-		int32_t *s = device_array(h, r, (size_t)used * 4);
+		int32_t *at = device_array(h, r, bytes);
 
-		CU(cudaMemcpy(f, first, ((size_t)n + 1) * 4,
-		              cudaMemcpyDefault));
-		CU(cudaMemcpy(s, slots, (size_t)used * 4, cudaMemcpyDefault));
-		h->device_placement[r] = (struct ferry_cuda_placement){
-			.hash = ferry_placement_hash(made),
-			.first = f,
-			.slots = s,
-		};
+		CU(cudaMemcpy(at, words, bytes, cudaMemcpyDefault));
+		h->device_placement[r] = ferry_cuda_placement_at(at, made);
 	}
 	ferry_placement_destroy(made);
-	free(first);
-	free(slots);
+	free(words);
 }
 
 const char *harness_refusal(const struct ferry_moe_config *config,

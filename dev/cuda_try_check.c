@@ -68,6 +68,42 @@ static void make_lean(struct random_case *c)
 		m->max_recv_rows = (int64_t)m->n_ranks * m->max_tokens / 2 + 1;
 }
 
+/* Shares of an expert's replicas: none, one has all, some, large ones. */
+static int64_t quota_of(int32_t expert, int32_t rank, uint64_t *rng)
+{
+	switch (expert % 4) {
+	case 0:
+		return 0;
+	case 1:
+		return rank == 1;
+	case 2:
+		return traffic_between(rng, 0, 3);
+	}
+	return INT64_MAX - rank;
+}
+
+static void make_quotas(struct random_case *c)
+{
+	struct ferry_moe_config *m = &c->config;
+	struct ferry_placement_config *p = &c->placement;
+	const int32_t n = m->n_experts = m->n_experts % 8 + 1;
+	uint64_t rng = c->seed;
+
+	*p = (struct ferry_placement_config)FERRY_PLACEMENT_CONFIG_INIT;
+	for (int32_t s = 0; s < n * m->n_ranks; s++) {
+		c->expert_slots[s / n] = n;
+		c->slot_expert[s] = s % n;
+		c->quota[s] = quota_of(s % n, s / n, &rng);
+	}
+	p->n_experts = n;
+	p->n_ranks = m->n_ranks;
+	p->expert_slots = m->expert_slots = c->expert_slots;
+	p->slot_expert = c->slot_expert;
+	p->split = FERRY_SPLIT_QUOTA;
+	p->quota = c->quota;
+	c->placed = true;
+}
+
 static void step_lean(struct drive_step *s, const struct ferry_moe_config *m)
 {
 	s->spec.hidden = s->spec.hidden > 512 ? m->hidden / 2048 * 1024 : 0;
@@ -135,6 +171,8 @@ static bool step(struct try_check *run, struct harness *h,
 	random_case_step(c, i, 0, &s, &combine);
 	if (run->lean)
 		step_lean(&s, &c->config);
+	if (run->quotas)
+		s.spec.id_kind = FERRY_ID_LOGICAL;
 	if (run->refused)
 		s.spec.bad_percent = miscounts(c) ? 0 : 30;
 	try_check_specs(c, &s, specs);
@@ -175,6 +213,8 @@ void try_check_case(struct try_check *run, uint64_t seed, int32_t n_ranks)
 	c.config.n_ranks = n_ranks;
 	if (run->lean)
 		make_lean(&c);
+	if (run->quotas)
+		make_quotas(&c);
 	if (run->refused)
 		c.config.bad_id = FERRY_BAD_ID_ERROR;
 	const char *why = harness_refusal(&c.config, &run->kernels);

@@ -97,10 +97,10 @@ struct ferry_dispatch_in {
 	/*
 	 * NULL: expert e in expert slot e. Slot ids go by themselves, it must
 	 * only fit the channel, and counts as in use; logical ids need split
-	 * EVEN, or QUOTA in a CPU world. Kept until dispatch_recv is over; on a
-	 * GPU until the call returns. There, new content is first copied, in
-	 * some tens of us. A channel knows the newest ones, 512 or in 4 MiB,
-	 * and for ever those that captures have named: NOMEM when full.
+	 * EVEN or QUOTA. Kept until dispatch_recv is over; on a GPU until the
+	 * call returns. There, new content is first copied, in some tens of us.
+	 * A channel knows the newest ones, 512 or in 4 MiB, and for ever those
+	 * that captures have named: NOMEM when full.
 	 */
 	const struct ferry_placement *placement;
 };

@@ -9,6 +9,12 @@
 
 #include <stdint.h>
 
+#ifdef __CUDACC__
+#define QUOTA_CALL static __host__ __device__ __forceinline__
+#else
+#define QUOTA_CALL static inline
+#endif
+
 /*
  * Points are 31 bits, so that "beyond the last one" is a number, too: parts
  * of a replica with quota 0 are empty.
@@ -20,7 +26,7 @@
  * turn, is spread over the interval about as evenly as can be (Weyl's
  * sequence), so that shares are kept also by few tokens.
  */
-static inline uint32_t quota_point(uint32_t turn)
+QUOTA_CALL uint32_t quota_point(uint32_t turn)
 {
 	return turn * 0x9e3779b9u >> 1;
 }
@@ -30,8 +36,7 @@ static inline uint32_t quota_point(uint32_t turn)
  * or before; start[n] is the first point of each, rising, start[0] is 0. Halves
  * what is left: few steps also for an expert that every rank has.
  */
-static inline int32_t quota_choose(const uint32_t *start, int32_t n,
-                                   uint32_t turn)
+QUOTA_CALL int32_t quota_choose(const uint32_t *start, int32_t n, uint32_t turn)
 {
 	const uint32_t point = quota_point(turn);
 	int32_t i = 0;

@@ -215,9 +215,10 @@ struct ferry_cuda_channel {
 
 /* A placement in device memory. */
 struct ferry_cuda_placement {
-	uint64_t hash;        /* 0: nothing to compare */
-	const int32_t *first; /* [n_experts + 1]; NULL: expert e in slot e */
-	const int32_t *slots; /* ascending for each expert */
+	uint64_t hash;         /* 0: nothing to compare */
+	const int32_t *first;  /* [n_experts + 1]; NULL: expert e in slot e */
+	const int32_t *slots;  /* ascending for each expert */
+	const uint32_t *start; /* as slots, by quota.h; NULL: split EVEN */
 };
 
 /* One launch of a dispatch kernel. */

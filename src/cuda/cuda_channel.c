@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "../core/placement_inner.h"
 #include "../proto/sizes.h"
 
 enum { ARRAY_ALIGN = 256 }; /* of each array of a slot */
@@ -102,6 +103,41 @@ void ferry_cuda_channel_fill(struct ferry_cuda_channel *channel,
 	fill_window(channel, window);
 	for (int32_t r = 0; windows && r < shape->n_ranks; r++)
 		channel->window[r] = windows[r];
+}
+
+size_t ferry_cuda_placement_words(int32_t n_experts, int32_t n_expert_slots)
+{
+	return (size_t)n_experts + 1 + 2 * (size_t)n_expert_slots;
+}
+
+void ferry_cuda_placement_copy(int32_t *words,
+                               const struct ferry_placement *placement)
+{
+	const size_t n = (size_t)placement->n_experts + 1;
+	const size_t used =
+		(size_t)placement->first_replica[placement->n_experts];
+	int32_t *const slots = words + n;
+
+	memcpy(words, placement->first_replica, n * sizeof(*words));
+	memcpy(slots, placement->replicas, used * sizeof(*slots));
+	if (placement->start)
+		memcpy(slots + placement->map.n_slots, placement->start,
+		       used * sizeof(*placement->start));
+}
+
+struct ferry_cuda_placement
+ferry_cuda_placement_at(const int32_t *words,
+                        const struct ferry_placement *placement)
+{
+	const int32_t *const slots = words + placement->n_experts + 1;
+	const void *const start = slots + placement->map.n_slots;
+
+	return (struct ferry_cuda_placement){
+		.hash = placement->hash,
+		.first = words,
+		.slots = slots,
+		.start = placement->start ? start : NULL,
+	};
 }
 
 /* The next array; base NULL: only its size counts. */

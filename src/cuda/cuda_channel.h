@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What kernels are given, made from a shape: the constants of a channel, and
- * the device memory of an operation slot. The first is pure; the second needs
- * a current device.
+ * What kernels are given, made from a shape: the constants of a channel, a
+ * placement, and the device memory of an operation slot. The first two are
+ * pure; the last needs a current device.
  */
 #ifndef FERRY_CUDA_CHANNEL_H
 #define FERRY_CUDA_CHANNEL_H
@@ -19,6 +19,18 @@ void ferry_cuda_channel_fill(struct ferry_cuda_channel *channel,
                              const struct ferry_shape *shape,
                              const struct ferry_window *window,
                              unsigned char *const *windows);
+
+/*
+ * A placement as kernels read it, words of 32 bits from `words` on: experts'
+ * first entries, slots, and under split QUOTA where shares start. How many
+ * there may be, copy them, and point to where they lie, maybe on a device.
+ */
+size_t ferry_cuda_placement_words(int32_t n_experts, int32_t n_expert_slots);
+void ferry_cuda_placement_copy(int32_t *words,
+                               const struct ferry_placement *placement);
+struct ferry_cuda_placement
+ferry_cuda_placement_at(const int32_t *words,
+                        const struct ferry_placement *placement);
 
 /* Device memory of one operation slot; saturates. */
 size_t ferry_cuda_op_bytes(const struct ferry_cuda_channel *channel,

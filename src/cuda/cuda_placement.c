@@ -7,6 +7,7 @@
 
 #include "../core/bits.h"
 #include "../proto/sizes.h"
+#include "cuda_channel.h"
 #include "cuda_engine.h"
 #include "cuda_memory.h"
 
@@ -16,11 +17,10 @@ enum {
 	KEPT_BYTES = 4 << 20, /* of them, where that is more than the least */
 };
 
-/* Experts' first entries, then slots: at most every slot once. */
 static size_t entry_bytes(const struct ferry_shape *shape)
 {
-	const size_t n =
-		(size_t)shape->n_experts + 1 + (size_t)shape->n_expert_slots;
+	const size_t n = ferry_cuda_placement_words(shape->n_experts,
+	                                            shape->n_expert_slots);
 
 	return round_up(n * sizeof(int32_t), 256);
 }
@@ -50,7 +50,6 @@ int ferry_cuda_placements_init(struct cuda_placements *p,
 	memset(p, 0, sizeof(*p));
 	p->stream = stream;
 	p->identity.hash = identity_hash;
-	p->n_experts = shape->n_experts;
 	p->stride = entry_bytes(shape);
 	p->n = ferry_cuda_placements_kept(shape);
 	p->entries = calloc((size_t)p->n, sizeof(*p->entries));
@@ -68,26 +67,6 @@ void ferry_cuda_placements_destroy(struct cuda_placements *p)
 	free(p->entries);
 	free(p->staging);
 	memset(p, 0, sizeof(*p));
-}
-
-/* As ferry_cuda_placement has it: first, then slots. */
-static void lay_out(int32_t *to, const struct ferry_placement *placement,
-                    int32_t n_experts)
-{
-	int32_t *const first = to;
-	int32_t *const slots = to + n_experts + 1;
-
-	first[0] = 0;
-	for (int32_t e = 0; e < n_experts; e++) {
-		const int32_t *replicas = NULL;
-		int32_t n = 0;
-
-		/* e is an expert: this cannot fail. */
-		if (ferry_placement_replicas(placement, e, &replicas, &n))
-			n = 0;
-		memcpy(slots + first[e], replicas, (size_t)n * sizeof(*slots));
-		first[e + 1] = first[e] + n;
-	}
 }
 
 /* Waits for the kernels of all slots that were issued so far. */
@@ -151,7 +130,7 @@ static cudaError_t upload(struct cuda_placements *p, int32_t i,
 {
 	cudaError_t error;
 
-	lay_out(p->staging, placement, p->n_experts);
+	ferry_cuda_placement_copy(p->staging, placement);
 	error = cudaMemcpyAsync(p->device + (size_t)i * p->stride, p->staging,
 	                        p->stride, cudaMemcpyHostToDevice, p->stream);
 	if (error == cudaSuccess)
@@ -217,9 +196,9 @@ int ferry_cuda_placement_get(struct ferry_engine *e,
 	p->last = i;
 	entry->named = ++p->n_named;
 	entry->captured |= capturing;
-	found->hash = hash;
-	found->first = (const int32_t *)(const void *)(p->device +
-	                                               (size_t)i * p->stride);
-	found->slots = found->first + p->n_experts + 1;
+	*found = ferry_cuda_placement_at(
+		(const int32_t *)(const void *)(p->device +
+	                                        (size_t)i * p->stride),
+		placement);
 	return (int)cudaSuccess;
 }

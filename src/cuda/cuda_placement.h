@@ -32,7 +32,6 @@ struct cuda_placements {
 	int32_t n;
 	int32_t last; /* found last */
 	uint64_t n_named;
-	int32_t n_experts;
 	size_t stride;              /* of one on the device */
 	unsigned char *device;      /* [n] */
 	int32_t *staging;           /* one, as on the device */

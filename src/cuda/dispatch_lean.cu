@@ -98,7 +98,7 @@ __launch_bounds__(TOKEN ? LEAN_THREADS + 32 : LEAN_THREADS, 1)
 	                             : 0;
 
 	if (!carries) {
-		stage(&l, all * a.by_topk.by, all);
+		stage<PARTS>(&l, all * a.by_topk.by, all);
 		tell_slot<PARTS>(&l, &slot);
 	}
 	__syncthreads();
@@ -323,22 +323,36 @@ bool ferry_dispatch_lean_fits(const struct ferry_cuda_dispatch *d, int32_t ctas)
 
 typedef void lean_kernel(struct lean_args);
 
-/* By layout and parts. */
-static lean_kernel *const kernels[2][4] = {
+/* By layout and PARTS. */
+enum { LEAN_WAYS = 8 };
+static lean_kernel *const kernels[2][LEAN_WAYS] = {
 	{NULL, dispatch_lean<false, LEAN_SEND>, recv_lean<false>,
-         dispatch_lean<false, LEAN_BOTH>},
+         dispatch_lean<false, LEAN_BOTH>, NULL,
+         dispatch_lean<false, LEAN_SEND | LEAN_QUOTA>, NULL,
+         dispatch_lean<false, LEAN_BOTH | LEAN_QUOTA>},
 	{NULL, dispatch_lean<true, LEAN_SEND>, recv_lean<true>,
-         dispatch_lean<true, LEAN_BOTH>},
+         dispatch_lean<true, LEAN_BOTH>, NULL,
+         dispatch_lean<true, LEAN_SEND | LEAN_QUOTA>, NULL,
+         dispatch_lean<true, LEAN_BOTH | LEAN_QUOTA>},
 };
+
+static lean_kernel *kernel_of(const struct ferry_cuda_dispatch *d)
+{
+	const bool by_quota = d->parts & FERRY_CUDA_SEND && d->placement.start;
+
+	return kernels[d->ch.layout == FERRY_TOKEN]
+		      [d->parts | (by_quota ? LEAN_QUOTA : 0)];
+}
 
 int ferry_dispatch_lean_load(void)
 {
 	cudaError_t error = cudaSuccess;
 
-	for (int i = 0; i < 8 && error == cudaSuccess; i++)
-		if (kernels[i / 4][i % 4])
+	for (int i = 0; i < 2 * LEAN_WAYS && error == cudaSuccess; i++)
+		if (kernels[i / LEAN_WAYS][i % LEAN_WAYS])
 			error = resident_load(
-				(const void *)kernels[i / 4][i % 4],
+				(const void *)
+					kernels[i / LEAN_WAYS][i % LEAN_WAYS],
 				LEAN_SMEM_BYTES);
 	return error;
 }
@@ -444,5 +458,5 @@ int ferry_dispatch_lean_launch(const struct ferry_cuda_dispatch *d,
 	config.stream = stream;
 	config.attrs = &early;
 	config.numAttrs = d->ch.early ? 1 : 0;
-	return cudaLaunchKernelEx(&config, kernels[token][d->parts], a);
+	return cudaLaunchKernelEx(&config, kernel_of(d), a);
 }

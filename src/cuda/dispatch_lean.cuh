@@ -108,11 +108,15 @@ struct lean_shared {
 	struct wait waits[LEAN_WARPS];
 };
 
-/* Bits of PARTS of templates: as `parts` of the argument. */
+/*
+ * Bits of PARTS of templates: as `parts` of the argument, and whether choices
+ * go by quotas: by kernels of their own, so that others do not wait for it.
+ */
 enum {
 	LEAN_SEND = FERRY_CUDA_SEND,
 	LEAN_RECV = FERRY_CUDA_RECV,
 	LEAN_BOTH = LEAN_SEND | LEAN_RECV,
+	LEAN_QUOTA = 4,
 };
 
 /* A block of the kernel. */

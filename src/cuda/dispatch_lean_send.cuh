@@ -60,7 +60,25 @@ load_entry(const struct lean *l, uint32_t e)
 	return entry;
 }
 
+/* Expert slot of a choice; the id is in range. */
+template <int32_t PARTS>
+static __device__ __forceinline__ uint32_t lean_slot(const struct lean *l,
+                                                     int32_t id, uint32_t token,
+                                                     uint32_t choice)
+{
+	const struct ferry_cuda_placement *p = &l->d->placement;
+
+	if (l->d->in.id_kind == FERRY_ID_SLOT)
+		return (uint32_t)id;
+	if (PARTS & LEAN_QUOTA)
+		return (uint32_t)resolve_by_quota(l->ch, p, id, (int32_t)token,
+		                                  (int32_t)choice);
+	return (uint32_t)resolve_evenly(l->ch, p, id, (int32_t)token,
+	                                (int32_t)choice);
+}
+
 /* Entry e of the own table. */
+template <int32_t PARTS>
 static __device__ __forceinline__ void
 keep_own(const struct lean *l, uint32_t e, const struct lean_entry *entry)
 {
@@ -71,11 +89,7 @@ keep_own(const struct lean *l, uint32_t e, const struct lean_entry *entry)
 	uint32_t slot = LEAN_NO_SLOT;
 
 	if (id >= 0 && id < lean_id_limit(d))
-		slot = d->in.id_kind == FERRY_ID_SLOT
-		               ? (uint32_t)id
-		               : (uint32_t)resolve_expert(
-					 l->ch, &d->placement, (int32_t)id,
-					 (int32_t)token, (int32_t)choice);
+		slot = lean_slot<PARTS>(l, (int32_t)id, token, choice);
 	else if (id != -1 && l->ch->bad_id == FERRY_BAD_ID_ERROR)
 		atomicMin(&l->shared->bad, e);
 	lean_entries(l, l->own)[e] = (uint16_t)slot;
@@ -230,6 +244,7 @@ stage_rows(const struct lean *l, struct lean_piece piece, uint32_t n_tokens)
  * Ids and own rows into shared memory: everything is asked for before
  * anything is looked at.
  */
+template <int32_t PARTS>
 static __device__ __forceinline__ void stage(const struct lean *l, uint32_t n,
                                              uint32_t n_tokens)
 {
@@ -247,12 +262,13 @@ static __device__ __forceinline__ void stage(const struct lean *l, uint32_t n,
 #pragma unroll
 	for (uint32_t j = 0; j < OPEN; j++)
 		if (l->thread + j * LEAN_THREADS < n)
-			keep_own(l, l->thread + j * LEAN_THREADS, &entry[j]);
+			keep_own<PARTS>(l, l->thread + j * LEAN_THREADS,
+			                &entry[j]);
 #pragma unroll 1
 	for (uint32_t e = l->thread + OPEN * LEAN_THREADS; e < n;
 	     e += LEAN_THREADS) {
 		entry[0] = load_entry(l, e);
-		keep_own(l, e, &entry[0]);
+		keep_own<PARTS>(l, e, &entry[0]);
 	}
 	stage_rows(l, piece, n_tokens);
 }

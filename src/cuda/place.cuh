@@ -7,6 +7,7 @@
 #ifndef FERRY_PLACE_CUH
 #define FERRY_PLACE_CUH
 
+#include "../core/quota.h"
 #include "cuda_args.h"
 
 static __device__ __forceinline__ unsigned char *
@@ -124,9 +125,17 @@ view_row_of(const struct ferry_cuda_channel *ch, uint32_t half, int32_t group,
 	       token / ch->group_size;
 }
 
-/* Expert slot that serves an expert; the token is the own group's. */
+/* What the choice of a replica goes by; the token is the own group's. */
+static __device__ __forceinline__ uint32_t
+turn_of(const struct ferry_cuda_channel *ch, int32_t token, int32_t choice)
+{
+	return (uint32_t)carrier_of(ch, ch->group, token) + (uint32_t)token +
+	       (uint32_t)choice;
+}
+
+/* Expert slot that serves an expert, under split EVEN or no placement. */
 static __device__ __forceinline__ int32_t
-resolve_expert(const struct ferry_cuda_channel *ch,
+resolve_evenly(const struct ferry_cuda_channel *ch,
                const struct ferry_cuda_placement *placement, int32_t expert,
                int32_t token, int32_t choice)
 {
@@ -137,10 +146,33 @@ resolve_expert(const struct ferry_cuda_channel *ch,
 
 	if (n == 1)
 		return placement->slots[first];
-	const uint32_t turn = (uint32_t)carrier_of(ch, ch->group, token) +
-	                      (uint32_t)token + (uint32_t)choice;
+	return placement
+	        ->slots[first + (int32_t)(turn_of(ch, token, choice) % n)];
+}
 
-	return placement->slots[first + (int32_t)(turn % n)];
+/* Under split QUOTA. */
+static __device__ __forceinline__ int32_t
+resolve_by_quota(const struct ferry_cuda_channel *ch,
+                 const struct ferry_cuda_placement *placement, int32_t expert,
+                 int32_t token, int32_t choice)
+{
+	const int32_t first = placement->first[expert];
+	const int32_t n = placement->first[expert + 1] - first;
+
+	return placement
+	        ->slots[first + quota_choose(placement->start + first, n,
+	                                     turn_of(ch, token, choice))];
+}
+
+/* Under either. */
+static __device__ __forceinline__ int32_t
+resolve_expert(const struct ferry_cuda_channel *ch,
+               const struct ferry_cuda_placement *placement, int32_t expert,
+               int32_t token, int32_t choice)
+{
+	if (placement->start)
+		return resolve_by_quota(ch, placement, expert, token, choice);
+	return resolve_evenly(ch, placement, expert, token, choice);
 }
 
 #endif

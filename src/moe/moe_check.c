@@ -175,26 +175,18 @@ static enum ferry_status check_slots(const struct place *at,
 	return FERRY_OK;
 }
 
-/* EXACT has no rule for ids; the GPU engine knows EVEN only. */
+/* EXACT has no rule for ids. */
 static enum ferry_status check_split(const struct place *at,
                                      const struct ferry_placement *p)
 {
-	const enum ferry_split split = ferry_placement_split(p);
-
-	if (split == FERRY_SPLIT_EXACT)
-		return ferry_fail(
-			ctx_of(at), FERRY_INVAL,
-			"%s: placement has split 2 (exact), under which "
-			"topk_ids must be expert slots, as ferry_split makes "
-			"them (id_kind 1), not logical experts (id_kind 0)",
-			at->call);
-	if (split == FERRY_SPLIT_QUOTA && is_cuda(at->moe))
-		return ferry_fail(
-			ctx_of(at), FERRY_UNSUPPORTED,
-			"%s: placement has split 1 (quota), which the "
-			"GPU engine does not know yet",
-			at->call);
-	return FERRY_OK;
+	if (ferry_placement_split(p) != FERRY_SPLIT_EXACT)
+		return FERRY_OK;
+	return ferry_fail(
+		ctx_of(at), FERRY_INVAL,
+		"%s: placement has split 2 (exact), under which topk_ids must "
+		"be expert slots, as ferry_split makes them (id_kind 1), not "
+		"logical experts (id_kind 0)",
+		at->call);
 }
 
 static enum ferry_status check_placement(const struct place *at,

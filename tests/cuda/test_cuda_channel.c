@@ -272,12 +272,97 @@ static void test_op_memory(void **state)
 	}
 }
 
+enum { EXPERTS = 7, MOST_RANKS = 16, DRAWS = 60 };
+
+/*
+ * On each rank a slot for each expert, some empty. Of expert 0 all quotas are
+ * 0, of expert 1 all but one, of others some, or they are as large as can be.
+ */
+static struct ferry_placement *place(int32_t n_ranks, enum ferry_split split)
+{
+	struct ferry_placement_config c = FERRY_PLACEMENT_CONFIG_INIT;
+	int32_t expert_slots[MOST_RANKS];
+	int32_t slot_expert[MOST_RANKS * EXPERTS];
+	int64_t quota[MOST_RANKS * EXPERTS];
+	struct ferry_placement *p;
+
+	for (int32_t i = 0; i < n_ranks * EXPERTS; i++) {
+		const int32_t e = i % EXPERTS, r = i / EXPERTS;
+		const bool last = r == n_ranks - 1;
+
+		expert_slots[r] = EXPERTS;
+		slot_expert[i] = last || from_to(0, 3) ? e : -1;
+		quota[i] = e == 0   ? 0
+		           : e == 1 ? last
+		           : e < 5  ? from_to(0, 9)
+		                    : INT64_MAX - r;
+	}
+	c.n_experts = EXPERTS;
+	c.n_ranks = n_ranks;
+	c.expert_slots = expert_slots;
+	c.slot_expert = slot_expert;
+	c.split = split;
+	c.quota = split == FERRY_SPLIT_QUOTA ? quota : NULL;
+	if (ferry_placement_create(&c, &p))
+		fail_msg("%s", ferry_last_error());
+	return p;
+}
+
+static void choices_are_found(const struct bench *b, enum ferry_split split)
+{
+	const struct ferry_shape *s = &b->shape;
+	struct ferry_placement *p = place(s->n_ranks, split);
+	const int32_t n_slots = ferry_placement_n_slots(p);
+	const size_t n = ferry_cuda_placement_words(EXPERTS, n_slots);
+	int32_t *words = malloc(n * sizeof(*words));
+
+	assert_non_null(words);
+	ferry_cuda_placement_copy(words, p);
+	const struct ferry_cuda_placement at =
+		ferry_cuda_placement_at(words, p);
+
+	assert_int_equal(at.hash, ferry_placement_hash(p));
+	assert_int_equal(at.start != NULL, split == FERRY_SPLIT_QUOTA);
+	for (int i = 0; i < DRAWS; i++) {
+		const int32_t e = from_to(0, EXPERTS - 1);
+		const int32_t token = from_to(0, s->max_tokens - 1);
+		const int32_t choice = from_to(0, s->topk - 1);
+		const int32_t carrier = ferry_shape_carrier(
+			s, ferry_shape_group(s, s->rank), token);
+
+		assert_int_equal(
+			resolve_expert(&b->channel, &at, e, token, choice),
+			ferry_placement_resolve(p, e, carrier, token, choice));
+	}
+	free(words);
+	ferry_placement_destroy(p);
+}
+
+static void test_choices(void **state)
+{
+	const struct ferry_cuda_placement none = {.hash = 1};
+
+	(void)state;
+	for (int i = 0; i < SHAPES; i++) {
+		struct bench b;
+
+		bench_open(&b);
+		assert_int_equal(resolve_expert(&b.channel, &none, i, 0, 0), i);
+		choices_are_found(&b, FERRY_SPLIT_EVEN);
+		choices_are_found(&b, FERRY_SPLIT_QUOTA);
+		ferry_shape_destroy(&b.shape);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_window),     cmocka_unit_test(test_flags),
-		cmocka_unit_test(test_slot_ranks), cmocka_unit_test(test_view),
+		cmocka_unit_test(test_window),
+		cmocka_unit_test(test_flags),
+		cmocka_unit_test(test_slot_ranks),
+		cmocka_unit_test(test_view),
 		cmocka_unit_test(test_op_memory),
+		cmocka_unit_test(test_choices),
 	};
 
 	seed = test_seed(argc, argv);

@@ -15,7 +15,9 @@
 
 enum { EXPERTS = 64, MANY = 1300, TOPK = 2 };
 
-/* A channel of one rank; a batch of one token. */
+static const int32_t all_experts[2] = {EXPERTS, EXPERTS};
+
+/* A channel of one rank, or of two that have all experts; one token each. */
 struct bench {
 	struct ferry_moe *moe;
 	struct rank_memory *memory;
@@ -36,6 +38,7 @@ static struct bench bench_open(struct rank *rank)
 	c.hidden = 8;
 	c.topk = TOPK;
 	c.n_experts = EXPERTS;
+	c.expert_slots = rank->n_ranks == 2 ? all_experts : NULL;
 	c.layout = FERRY_EXPERT_PACKED;
 	c.path = run_args.path;
 	RANKS_OK(ferry_moe_open(rank->world, &c, &b.moe));
@@ -191,11 +194,79 @@ static void a_graph_keeps_its_placement(void **state)
 	ranks_run(&how, captured_body);
 }
 
+/* Quotas by which all tokens go to one of two ranks. */
+static struct ferry_placement *all_to(int32_t rank)
+{
+	struct ferry_placement_config c = FERRY_PLACEMENT_CONFIG_INIT;
+	int32_t slot_expert[2 * EXPERTS];
+	int64_t quota[2 * EXPERTS];
+	struct ferry_placement *p;
+
+	for (int32_t s = 0; s < 2 * EXPERTS; s++) {
+		slot_expert[s] = s % EXPERTS;
+		quota[s] = s / EXPERTS == rank;
+	}
+	c.n_experts = EXPERTS;
+	c.n_ranks = 2;
+	c.expert_slots = all_experts;
+	c.slot_expert = slot_expert;
+	c.split = FERRY_SPLIT_QUOTA;
+	c.quota = quota;
+	RANKS_OK(ferry_placement_create(&c, &p));
+	return p;
+}
+
+static void check_sum(struct bench *b, int32_t want)
+{
+	const int32_t *counts = (int32_t *)(void *)b->counts.host;
+	int32_t sum = 0;
+
+	mirror_pull(b->memory, &b->counts, b->stream);
+	rank_memory_sync(b->memory, b->stream);
+	for (int32_t i = 0; i < EXPERTS; i++)
+		sum += counts[i];
+	RANKS_EQ(sum, want);
+}
+
+static void quotas_body(struct rank *rank)
+{
+	struct ferry_placement *to[2] = {all_to(0), all_to(1)};
+	struct bench b = bench_open(rank);
+	cudaGraphExec_t exec;
+
+	choose(&b);
+	b.in.placement = to[1];
+	lab_capture(b.stream);
+	RANKS_OK(ferry_dispatch(b.moe, 0, &b.in, &b.out, b.stream));
+	exec = lab_captured(rank->world, b.stream);
+	for (int i = 0; i < 40; i++) {
+		b.in.placement = to[i / 3 % 2];
+		RANKS_OK(ferry_dispatch(b.moe, 0, &b.in, &b.out, b.stream));
+		check_sum(&b, rank->rank == i / 3 % 2 ? 2 * TOPK : 0);
+		LAB_OK(cudaGraphLaunch(exec, b.stream));
+		check_sum(&b, rank->rank == 1 ? 2 * TOPK : 0);
+	}
+	LAB_OK(cudaGraphExecDestroy(exec));
+	bench_close(&b);
+	ferry_placement_destroy(to[0]);
+	ferry_placement_destroy(to[1]);
+}
+
+/* The same map with other quotas is another placement. */
+static void each_call_goes_by_its_quotas(void **state)
+{
+	const struct ranks how = run_args_ranks(2);
+
+	(void)state;
+	ranks_run(&how, quotas_body);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(more_placements_than_are_kept),
 		cmocka_unit_test(a_graph_keeps_its_placement),
+		cmocka_unit_test(each_call_goes_by_its_quotas),
 	};
 
 	lab_read(argc, argv);

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "cuda/cuda_placement.h"
 #include "cuda/cuda_plan.h"
 #include "proto/channel.h"
 
@@ -197,6 +198,21 @@ static void test_limits_of_lines(void **state)
 	refused_by_lines(&c, "the tables of all ranks do not fit");
 }
 
+/* Of each the newest 512, or as many as 4 MiB hold, and two at least. */
+static void test_placements_kept(void **state)
+{
+	struct ferry_shape shape = {.n_experts = 256, .n_expert_slots = 288};
+
+	(void)state;
+	assert_int_equal(ferry_cuda_placements_kept(&shape), 512);
+	assert_int_equal(ferry_cuda_placements_bytes(&shape), 512 * 3584);
+	shape.n_experts = 4096;
+	shape.n_expert_slots = 4224;
+	assert_int_equal(ferry_cuda_placements_kept(&shape), (4 << 20) / 50432);
+	shape.n_experts = shape.n_expert_slots = 1 << 24;
+	assert_int_equal(ferry_cuda_placements_kept(&shape), 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -208,6 +224,7 @@ int main(void)
 		cmocka_unit_test(test_where_lines_end),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_limits_of_lines),
+		cmocka_unit_test(test_placements_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -157,7 +157,7 @@ static void pick_slots(struct random_case *c, uint64_t *rng)
 	c->placement.expert_slots = c->expert_slots;
 	c->placement.slot_expert = c->slot_expert;
 	fill_slots(c, rng);
-	if (traffic_chance(rng, 50) && !run_on_gpus())
+	if (traffic_chance(rng, 50))
 		fill_quotas(c, rng);
 }
 
@@ -354,6 +354,7 @@ void random_case_step(const struct random_case *c, int32_t i, int32_t rank,
 
 void random_case_print(const struct random_case *c)
 {
+	static const char *const placed[] = {" placed", " by quota", " exact"};
 	const struct ferry_moe_config *m = &c->config;
 
 	printf("# seed %llu: ranks %d/%d on %d%s tokens %d hidden %d topk %d "
@@ -363,10 +364,9 @@ void random_case_print(const struct random_case *c)
 	       (unsigned long long)c->seed, m->n_ranks, m->group_size,
 	       c->n_hosts, c->in_turn ? " in turn" : "", m->max_tokens,
 	       m->hidden, m->topk, m->n_experts,
-	       c->placed && c->placement.quota ? " by quota"
-	       : c->placed                     ? " placed"
-	       : m->expert_slots               ? " uneven"
-	                                       : "",
+	       !c->placed && m->expert_slots ? " uneven"
+	       : !c->placed                  ? ""
+	                                     : placed[c->placement.split],
 	       m->n_slots, (int)m->dtype, (int)m->in_dtype, (int)m->scale_type,
 	       m->scale_block, m->scale_bytes, (int)m->layout, m->alignment,
 	       (long long)m->max_recv_rows, (int)m->overflow, (int)m->bad_id,

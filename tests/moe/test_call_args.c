@@ -193,7 +193,6 @@ static void unwanted_scales(struct rank *rank)
 static void wrong_placements(struct rank *rank)
 {
 	static const int32_t seven[1] = {7};
-	static const int64_t quota[6] = {1, 2, 3, 4, 5, 6};
 	struct ferry_moe_config config =
 		bench_config(FERRY_EXPERT_PADDED, FERRY_SCALE_NONE);
 	struct ferry_placement_config p = FERRY_PLACEMENT_CONFIG_INIT;
@@ -219,13 +218,6 @@ static void wrong_placements(struct rank *rank)
 	RANKS_OK(ferry_placement_create(&p, &other));
 	IN(in.placement = other, FERRY_INVAL, "split 2 (exact)",
 	   "topk_ids must be expert slots");
-	ferry_placement_destroy(other);
-	p.split = FERRY_SPLIT_QUOTA;
-	p.quota = quota;
-	RANKS_OK(ferry_placement_create(&p, &other));
-	if (run_on_gpus())
-		IN(in.placement = other, FERRY_UNSUPPORTED, "split 1 (quota)",
-		   "GPU");
 	ferry_placement_destroy(other);
 	/* Fewer slots than experts: nothing stands for "expert e in slot e". */
 	config.n_experts = 8;

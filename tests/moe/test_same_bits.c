@@ -153,7 +153,7 @@ static void place(struct world_of_tokens *w, int32_t n_copies, uint64_t *rng)
 	w->placement.n_ranks = w->n_ranks;
 	w->placement.expert_slots = w->expert_slots;
 	w->placement.slot_expert = w->slot_expert;
-	if (n_copies < 2 || run_on_gpus())
+	if (n_copies < 2)
 		return;
 	for (int32_t s = 0; s < at; s++)
 		w->quota[s] = (int64_t)traffic_between(rng, 0, 9);

@@ -114,6 +114,21 @@ static void test_lines(void **state)
 	try_seeds(&run, n_cases);
 }
 
+/* Replicas on 2 ranks and on many; some have quota 0, or all of an expert. */
+static void test_quotas(void **state)
+{
+	(void)state;
+	for (int lean = 0; lean < 2; lean++) {
+		struct try_check run = run_of(lean);
+
+		run.quotas = true;
+		try_seeds(&run, n_cases);
+		try_case(&run, 5, seed, seed, CTAS_LEAST);
+		assert_int_equal(run.n_wrong, 0);
+		assert_int_equal(run.n_lean > 0, lean);
+	}
+}
+
 /*
  * Batches with ids or a count out of range: one warp finds it while others
  * place. A case ends with the first, so there are more of them.
@@ -186,6 +201,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_lean),
 		cmocka_unit_test(test_mixed),
 		cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_quotas),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_ways),
 		cmocka_unit_test(test_many_choices),
