@@ -122,19 +122,20 @@ int harness_check_combine(struct harness *h, int32_t slot);
 double harness_time(struct harness *h,
                     void (*body)(struct harness *h, void *arg, int32_t rank),
                     void *arg, int32_t n, int32_t replays, double *p99);
-/*
- * What recv takes when all has arrived: of ranks in turn, n times all sends,
- * 20 us of other work, and each rank's recv between two events; p50 of the mean
- * of n in us, the slowest rank, less two events with nothing in between.
- */
-double harness_time_recv(struct harness *h,
-                         void (*body)(struct harness *h, void *arg,
-                                      int32_t rank),
-                         int32_t slot, int32_t n, int32_t replays);
 /* Bodies: one rank's launch. arg: a struct harness_launch. */
 struct harness_launch {
 	int32_t slot, parts;
 };
+/*
+ * What one phase takes by itself, recv when all has arrived: of ranks in turn,
+ * n times all sends and all recvs, with 20 us of other work in front of each
+ * rank's timed phase, and that between two events; p50 of the mean of n in us,
+ * the slowest rank, less two events with nothing in between.
+ */
+double
+harness_time_alone(struct harness *h,
+                   void (*body)(struct harness *h, void *arg, int32_t rank),
+                   struct harness_launch timed, int32_t n, int32_t replays);
 void harness_dispatch_rank(struct harness *h, void *arg, int32_t rank);
 void harness_combine_rank(struct harness *h, void *arg, int32_t rank);
 /* Occupies the stream for so long: other work between send and recv. */

@@ -90,35 +90,47 @@ double harness_time(struct harness *h,
 	return p50;
 }
 
-/* Of ranks in turn; [n][n_ranks] begin and end of each recv. */
-static cudaGraphExec_t
-record_recv(struct harness *h,
-            void (*body)(struct harness *h, void *arg, int32_t rank),
-            int32_t slot, int32_t n, cudaEvent_t (*events)[2])
+/* One phase of ranks in turn; events NULL: it is not timed. */
+static void record_phase(struct harness *h,
+                         void (*body)(struct harness *h, void *arg,
+                                      int32_t rank),
+                         struct harness_launch l, cudaEvent_t (*events)[2])
 {
 	struct CUstream_st *s = h->stream[0];
-	struct harness_launch l = {slot, FERRY_CUDA_SEND};
+
+	for (int32_t r = 0; r < h->n_ranks; r++) {
+		if (events) {
+			harness_spin(h, r, 20000);
+			CU(cudaEventRecordWithFlags(events[r][0], s,
+			                            cudaEventRecordExternal));
+		}
+		if (body)
+			body(h, &l, r);
+		if (events)
+			CU(cudaEventRecordWithFlags(events[r][1], s,
+			                            cudaEventRecordExternal));
+	}
+}
+
+/* [n][n_ranks] begin and end of each timed phase. */
+static cudaGraphExec_t
+record_alone(struct harness *h,
+             void (*body)(struct harness *h, void *arg, int32_t rank),
+             struct harness_launch timed, int32_t n, cudaEvent_t (*events)[2])
+{
+	struct CUstream_st *s = h->stream[0];
 	cudaGraphExec_t exec;
 	cudaGraph_t graph;
 
 	CU(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
-	for (int32_t i = 0; i < n; i++) {
-		l.parts = FERRY_CUDA_SEND;
-		for (int32_t r = 0; body && r < h->n_ranks; r++)
-			body(h, &l, r);
-		l.parts = FERRY_CUDA_RECV;
-		for (int32_t r = 0; r < h->n_ranks; r++) {
-			cudaEvent_t *e = events[i * h->n_ranks + r];
-
-			harness_spin(h, r, 20000);
-			CU(cudaEventRecordWithFlags(e[0], s,
-			                            cudaEventRecordExternal));
-			if (body)
-				body(h, &l, r);
-			CU(cudaEventRecordWithFlags(e[1], s,
-			                            cudaEventRecordExternal));
-		}
-	}
+	for (int32_t i = 0; i < n; i++)
+		for (int32_t parts = FERRY_CUDA_SEND; parts <= FERRY_CUDA_RECV;
+		     parts++)
+			record_phase(h, body,
+			             (struct harness_launch){timed.slot, parts},
+			             parts == timed.parts
+			                     ? events + i * h->n_ranks
+			                     : NULL);
 	CU(cudaStreamEndCapture(s, &graph));
 	CU(cudaGraphInstantiate(&exec, graph, 0));
 	CU(cudaGraphUpload(exec, s));
@@ -126,8 +138,8 @@ record_recv(struct harness *h,
 	return exec;
 }
 
-static double replay_recv(struct harness *h, cudaGraphExec_t exec, int32_t n,
-                          cudaEvent_t (*events)[2])
+static double replay_alone(struct harness *h, cudaGraphExec_t exec, int32_t n,
+                           cudaEvent_t (*events)[2])
 {
 	double slowest = 0;
 
@@ -149,10 +161,10 @@ static double replay_recv(struct harness *h, cudaGraphExec_t exec, int32_t n,
 }
 
 /* body NULL: only the events. */
-static double median_recv(struct harness *h,
-                          void (*body)(struct harness *h, void *arg,
-                                       int32_t rank),
-                          int32_t slot, int32_t n, int32_t replays)
+static double
+median_alone(struct harness *h,
+             void (*body)(struct harness *h, void *arg, int32_t rank),
+             struct harness_launch timed, int32_t n, int32_t replays)
 {
 	const size_t n_events = (size_t)n * (size_t)h->n_ranks;
 	cudaEvent_t(*events)[2] = calloc(n_events, sizeof(*events));
@@ -162,10 +174,10 @@ static double median_recv(struct harness *h,
 		CU(cudaEventCreate(&events[i][0]));
 		CU(cudaEventCreate(&events[i][1]));
 	}
-	const cudaGraphExec_t exec = record_recv(h, body, slot, n, events);
+	const cudaGraphExec_t exec = record_alone(h, body, timed, n, events);
 
 	for (int32_t i = -3; i < replays; i++) {
-		const double one = replay_recv(h, exec, n, events);
+		const double one = replay_alone(h, exec, n, events);
 
 		if (i >= 0)
 			us[i] = one;
@@ -183,13 +195,13 @@ static double median_recv(struct harness *h,
 	return p50;
 }
 
-double harness_time_recv(struct harness *h,
-                         void (*body)(struct harness *h, void *arg,
-                                      int32_t rank),
-                         int32_t slot, int32_t n, int32_t replays)
+double
+harness_time_alone(struct harness *h,
+                   void (*body)(struct harness *h, void *arg, int32_t rank),
+                   struct harness_launch timed, int32_t n, int32_t replays)
 {
-	return median_recv(h, body, slot, n, replays) -
-	       median_recv(h, NULL, slot, n, replays);
+	return median_alone(h, body, timed, n, replays) -
+	       median_alone(h, NULL, timed, n, replays);
 }
 
 void harness_spin(struct harness *h, int32_t rank, uint32_t ns)

@@ -2,17 +2,21 @@
 /*
  * Tries the kernels of one path without an engine:
  *
- *	cuda_try check KERNEL RANKS SEED CASES [combine|refused]
+ *	cuda_try check KERNEL RANKS SEED CASES [combine|quotas|refused]
  *	                                    against the oracle
- *	cuda_try time  KERNEL [TOKENS...]                  chains in graphs
- *	cuda_try recv  KERNEL [TOKENS...]   recv alone, when all has
- *	                                    arrived: two ranks that have one
+ *	cuda_try time  KERNEL [even|quota] [TOKENS...]     chains in graphs
+ *	cuda_try send  KERNEL [even|quota] [TOKENS...]     send alone
+ *	cuda_try recv  KERNEL [even|quota] [TOKENS...]
+ *	                                    recv alone, when all has arrived:
+ *	                                    as send, two ranks that have one
  *	                                    GPU in turn
  *
  * KERNEL is lines or chunks, a rung of cuda_rungs.h, or lean, for which cases
  * are made such that it takes them; with combine, every third launch is of
- * lines instead, also of a send alone. Refused: the first batch of a case that
- * is not empty has ids or a count out of range. Prints what it tries; exit 1
+ * lines instead, also of a send alone. Quotas: every expert is on every rank,
+ * and tokens go by split QUOTA. Refused: the first batch of a case that is not
+ * empty has ids or a count out of range. even, quota: a quarter of the experts
+ * has two replicas, and the placement this split. Prints what it tries; exit 1
  * where bits differ.
  */
 #include <stdio.h>
@@ -32,6 +36,7 @@ static int check(struct try_check *run, int argc, char **argv)
 	const int n_cases = atoi(argv[2]);
 
 	run->refused = argc > 3 && !strcmp(argv[3], "refused");
+	run->quotas = argc > 3 && !strcmp(argv[3], "quotas");
 	run->mixed = run->lean && argc > 3;
 	if (argc <= 3)
 		run->kernels.combine = NULL;
@@ -106,11 +111,50 @@ static void print_marks(struct harness *h)
 		print_mark(m, i);
 }
 
-static int time_figure(const struct harness_kernels *kernels,
-                       const struct figure *f, int32_t n_tokens)
+/* What is timed. */
+struct timed {
+	const struct harness_kernels *kernels;
+	int32_t parts; /* alone; 0: chains */
+	bool placed;
+	enum ferry_split split;
+};
+
+enum { PER_RANK = 128, COPIES = 32, SLOTS = 2 * (PER_RANK + COPIES) };
+
+/* Each rank has half of the experts, and copies of some of the other's. */
+static struct harness *open_figure(const struct timed *t,
+                                   struct ferry_moe_config config)
 {
-	const struct ferry_moe_config config = figure_config(f, n_tokens);
-	struct harness *h = harness_open(&config, NULL, kernels, 77);
+	static const int32_t slots[2] = {PER_RANK + COPIES, PER_RANK + COPIES};
+	static struct ferry_placement_config p = FERRY_PLACEMENT_CONFIG_INIT;
+	static int32_t expert[SLOTS];
+	static int64_t quota[SLOTS];
+
+	if (!t->placed)
+		return harness_open(&config, NULL, t->kernels, 77);
+	for (int32_t s = 0; s < SLOTS; s++) {
+		const int32_t rank = s / slots[0], own = s % slots[0];
+
+		expert[s] = own < PER_RANK
+		                    ? rank * PER_RANK + own
+		                    : (1 - rank) * PER_RANK + own - PER_RANK;
+		quota[s] = 1 + s % 7;
+	}
+	config.expert_slots = slots;
+	p.n_experts = config.n_experts;
+	p.n_ranks = config.n_ranks;
+	p.expert_slots = slots;
+	p.slot_expert = expert;
+	p.split = t->split;
+	p.quota = t->split == FERRY_SPLIT_QUOTA ? quota : NULL;
+	return harness_open(&config, &p, t->kernels, 77);
+}
+
+static int time_figure(const struct timed *t, const struct figure *f,
+                       int32_t n_tokens)
+{
+	const struct harness_kernels *kernels = t->kernels;
+	struct harness *h = open_figure(t, figure_config(f, n_tokens));
 	struct harness_launch l = {0, FERRY_CUDA_SEND | FERRY_CUDA_RECV};
 	struct split split = {.slot = 0};
 	struct traffic_spec specs[2];
@@ -130,12 +174,14 @@ static int time_figure(const struct harness_kernels *kernels,
 	const int wrong = harness_check_dispatch(h, 0);
 
 	if (kernels->in_turn) {
-		const double recv =
-			harness_time_recv(h, harness_dispatch_rank, 0, 20, 51);
+		l.parts = t->parts;
+		const double alone =
+			harness_time_alone(h, harness_dispatch_rank, l, 20, 51);
 
 		print_marks(h);
-		printf("%-22s %5d tokens: recv %7.2f us, %d wrong\n", f->name,
-		       n_tokens, recv, wrong);
+		printf("%-22s %5d tokens: %s %7.2f us, %d wrong\n", f->name,
+		       n_tokens, t->parts == FERRY_CUDA_SEND ? "send" : "recv",
+		       alone, wrong);
 		harness_close(h);
 		return wrong;
 	}
@@ -152,14 +198,21 @@ static int time_figure(const struct harness_kernels *kernels,
 	return wrong;
 }
 
-static int times(const struct harness_kernels *kernels, int argc, char **argv)
+static int times(struct timed *t, int argc, char **argv)
 {
 	const int32_t usual[] = {1, 8, 32, 128};
 	int wrong = 0;
 
+	if (argc && (!strcmp(argv[0], "even") || !strcmp(argv[0], "quota"))) {
+		t->placed = true;
+		t->split =
+			*argv[0] == 'q' ? FERRY_SPLIT_QUOTA : FERRY_SPLIT_EVEN;
+		argc--;
+		argv++;
+	}
 	for (size_t f = 0; f < N_FIGURES; f++) {
 		for (int i = 0; i < (argc ? argc : 4); i++)
-			wrong += time_figure(kernels, &figures[f],
+			wrong += time_figure(t, &figures[f],
 			                     argc ? atoi(argv[i]) : usual[i]);
 	}
 	return wrong != 0;
@@ -169,17 +222,23 @@ int main(int argc, char **argv)
 {
 	const bool lean = argc > 2 && strcmp(argv[2], "lean") == 0;
 	struct try_check run = {.n_wrong = 0};
+	struct timed timed = {.kernels = &run.kernels};
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc < 3 || !rungs_find(lean ? "lines" : argv[2], &run.kernels)) {
-		printf("cuda_try check|time|recv KERNEL ...: see cuda_try.c\n");
+		printf("cuda_try check|time|send|recv KERNEL ...: see "
+		       "cuda_try.c\n");
 		return 2;
 	}
 	if (lean)
 		try_check_lean(&run);
-	run.kernels.in_turn = strcmp(argv[1], "recv") == 0;
+	if (strcmp(argv[1], "send") == 0)
+		timed.parts = FERRY_CUDA_SEND;
+	if (strcmp(argv[1], "recv") == 0)
+		timed.parts = FERRY_CUDA_RECV;
+	run.kernels.in_turn = timed.parts != 0;
 	if (strcmp(argv[1], "time") == 0 || run.kernels.in_turn)
-		return times(&run.kernels, argc - 3, argv + 3);
+		return times(&timed, argc - 3, argv + 3);
 	if (strcmp(argv[1], "check") == 0 && argc > 5)
 		return check(&run, argc - 3, argv + 3);
 	printf("cuda_try check KERNEL RANKS SEED CASES: see cuda_try.c\n");

@@ -390,7 +390,11 @@ static void time_figure(const struct harness_kernels *kernels,
 	if (kernels->in_turn) {
 		printf("%-16s %5d tokens, %3d ctas: recv %7.2f us; %d wrong\n",
 		       f->name, n_tokens, h->ctas,
-		       harness_time_recv(h, one_phase, 0, 20, 51), wrong);
+		       harness_time_alone(
+			       h, one_phase,
+			       (struct harness_launch){0, FERRY_CUDA_RECV}, 20,
+			       51),
+		       wrong);
 		harness_close(h);
 		return;
 	}
