@@ -159,6 +159,10 @@ static void pick_slots(struct random_case *c, uint64_t *rng)
 	fill_slots(c, rng);
 	if (traffic_chance(rng, 50))
 		fill_quotas(c, rng);
+	else
+		c->placement.split = (enum ferry_split)PICK(
+			rng, FERRY_SPLIT_EXACT, FERRY_SPLIT_EVEN,
+			FERRY_SPLIT_EVEN, FERRY_SPLIT_EVEN);
 }
 
 /* Keeps the largest buffers at a few MiB. */
@@ -245,6 +249,7 @@ const char *random_case_host(const struct random_case *c, int32_t rank)
 	return hosts[c->in_turn ? rank % c->n_hosts : rank / each];
 }
 
+/* Under split EXACT ids are slots. */
 static void pick_spec(const struct random_case *c, struct traffic_spec *spec,
                       uint64_t *rng)
 {
@@ -264,7 +269,8 @@ static void pick_spec(const struct random_case *c, struct traffic_spec *spec,
 		spec->bad_percent = PICK(rng, 0, 0, 0, 0, 0, 0, 0, 1);
 	spec->duplicates = traffic_chance(rng, 40);
 	spec->special = traffic_chance(rng, 40);
-	if (traffic_chance(rng, 30))
+	if (traffic_chance(rng, 30) ||
+	    (c->placed && c->placement.split == FERRY_SPLIT_EXACT))
 		spec->id_kind = FERRY_ID_SLOT;
 }
 
