@@ -68,6 +68,14 @@ static void make_lean(struct random_case *c)
 		m->max_recv_rows = (int64_t)m->n_ranks * m->max_tokens / 2 + 1;
 }
 
+static void step_lean(struct drive_step *s, const struct ferry_moe_config *m)
+{
+	s->spec.hidden = s->spec.hidden > 512 ? m->hidden / 2048 * 1024 : 0;
+	s->leave = (s->leave & 0x70c) | 0x18f0;
+	s->slack = s->slack / 16 * 16 % 96;
+	s->scale_form = FERRY_SCALES_ROW_MAJOR;
+}
+
 /* Shares of an expert's replicas: none, one has all, some, large ones. */
 static int64_t quota_of(int32_t expert, int32_t rank, uint64_t *rng)
 {
@@ -102,14 +110,6 @@ static void make_quotas(struct random_case *c)
 	p->split = FERRY_SPLIT_QUOTA;
 	p->quota = c->quota;
 	c->placed = true;
-}
-
-static void step_lean(struct drive_step *s, const struct ferry_moe_config *m)
-{
-	s->spec.hidden = s->spec.hidden > 512 ? m->hidden / 2048 * 1024 : 0;
-	s->leave = (s->leave & 0x70c) | 0x18f0;
-	s->slack = s->slack / 16 * 16 % 96;
-	s->scale_form = FERRY_SCALES_ROW_MAJOR;
 }
 
 void try_check_specs(const struct random_case *c, const struct drive_step *step,
@@ -213,10 +213,10 @@ void try_check_case(struct try_check *run, uint64_t seed, int32_t n_ranks)
 	c.config.n_ranks = n_ranks;
 	if (run->lean)
 		make_lean(&c);
-	if (run->quotas)
-		make_quotas(&c);
 	if (run->refused)
 		c.config.bad_id = FERRY_BAD_ID_ERROR;
+	if (run->quotas)
+		make_quotas(&c);
 	const char *why = harness_refusal(&c.config, &run->kernels);
 
 	if (why) {
