@@ -25,6 +25,25 @@ enum {
 	QUEUE = 8, /* chunks that wait for their flag */
 };
 
+/*
+ * Steps, and rows of a token, at once. A form for whatever there is has long
+ * loads, and would spill.
+ */
+template <int HOW> static __host__ __device__ constexpr int sums_at_once(void)
+{
+	return HOW == HOW_ANY ? 1 : SUMS;
+}
+
+template <int HOW> static __host__ __device__ constexpr int copies_at_once(void)
+{
+	return HOW == HOW_ANY ? 1 : COPIES;
+}
+
+template <int HOW> static __host__ __device__ constexpr int rows_at_once(void)
+{
+	return HOW == HOW_ANY ? 2 : IN_FLIGHT;
+}
+
 struct crew {
 	int32_t warp, n_warps;
 };

@@ -92,6 +92,7 @@ template <int DTYPE, int HOW>
 static __device__ __forceinline__ bool receive_exact(const struct combine *c,
                                                      struct own_token *t)
 {
+	constexpr int N = sums_at_once<HOW>();
 	const struct share *s = t->share;
 
 	if (!be_there(c, t))
@@ -99,8 +100,8 @@ static __device__ __forceinline__ bool receive_exact(const struct combine *c,
 #pragma unroll 1
 	for (int32_t at = s->first;
 	     __any_sync(ALL_LANES, at < (int32_t)c->a->row_bytes);
-	     at += SUMS * s->step) {
-		float acc[SUMS][BLOCK_MOST] = {{0}};
+	     at += N * s->step) {
+		float acc[N][BLOCK_MOST] = {{0}};
 
 #pragma unroll 1
 		for (int32_t base = 0; base < (HOW == HOW_ANY ? c->a->topk : 1);
@@ -112,10 +113,10 @@ static __device__ __forceinline__ bool receive_exact(const struct combine *c,
 				x = load_own_choice(c, t->token, base);
 			if (!exact_terms(c, &x, t->token, base, &terms))
 				return false;
-			add_rows<DTYPE, HOW, SUMS, IN_FLIGHT>(c, &terms, at,
-			                                      s->step, acc);
+			add_rows<DTYPE, HOW, N, rows_at_once<HOW>()>(
+				c, &terms, at, s->step, acc);
 		}
-		finish_blocks<DTYPE, HOW, SUMS>(c, t, at, acc);
+		finish_blocks<DTYPE, HOW, N>(c, t, at, acc);
 	}
 	return true;
 }
@@ -163,8 +164,10 @@ static __device__ __forceinline__ bool receive_token(const struct combine *c,
 	if (is_exact<HOW>(c))
 		return receive_exact<DTYPE, HOW>(c, t);
 	if (is_presummed<HOW>(c))
-		return receive_parts<DTYPE, HOW, COPIES, 1>(c, t);
-	return receive_parts<DTYPE, HOW, SUMS, IN_FLIGHT>(c, t);
+		return receive_parts<DTYPE, HOW, copies_at_once<HOW>(), 1>(c,
+		                                                           t);
+	return receive_parts<DTYPE, HOW, sums_at_once<HOW>(),
+	                     rows_at_once<HOW>()>(c, t);
 }
 
 template <int DTYPE, int HOW>

@@ -57,12 +57,13 @@ send_choices(const struct combine *c, const struct choice *x,
 	return true;
 }
 
-/* A token's part, SUMS blocks of a lane at a time. */
+/* A token's part, N blocks of a lane at a time. */
 template <int DTYPE, int HOW>
 static __device__ __forceinline__ bool
 send_part(const struct combine *c, const struct choice *x,
           const struct share *s, int32_t group, int32_t token)
 {
+	constexpr int N = sums_at_once<HOW>();
 	const int32_t first = first_here<HOW>(c, x, group, token);
 	const int32_t end = (int32_t)c->a->row_bytes;
 
@@ -70,14 +71,14 @@ send_part(const struct combine *c, const struct choice *x,
 		return true;
 #pragma unroll 1
 	for (int32_t at = s->first; __any_sync(ALL_LANES, at < end);
-	     at += SUMS * s->step) {
-		uint4 v[SUMS];
+	     at += N * s->step) {
+		uint4 v[N];
 
-		if (!part_blocks<DTYPE, HOW, SUMS, IN_FLIGHT>(
+		if (!part_blocks<DTYPE, HOW, N, rows_at_once<HOW>()>(
 			    c, *x, group, token, at, s->step, v))
 			return false;
 #pragma unroll
-		for (int j = 0; j < SUMS; j++)
+		for (int j = 0; j < N; j++)
 			if (at + j * s->step < end)
 				store_to_group<HOW>(c, group, token, first,
 				                    at + j * s->step, v[j]);

@@ -2,8 +2,8 @@
 /*
  * The arithmetic of combine (docs/arithmetic.md) on blocks of 16 bytes: 8
  * elements of bf16 or fp16, 4 of fp32. Sums are fp32, each term one fma;
- * rounding makes NaN canonical. Rows and outputs that do not lie on multiples
- * of 16 are read and written element by element (WIDE false).
+ * rounding makes NaN canonical. Blocks that do not lie on multiples of 16 are
+ * read and written element by element; WIDE: there are none.
  */
 #ifndef FERRY_SUM_CUH
 #define FERRY_SUM_CUH
@@ -93,6 +93,12 @@ static __device__ inline void store_element(unsigned char *p, int32_t bytes,
 			p[i] = (unsigned char)(v >> 8 * i);
 }
 
+static __device__ __forceinline__ bool is_wide_block(const unsigned char *p,
+                                                     int32_t bytes)
+{
+	return bytes == BLOCK_BYTES && (uintptr_t)p % BLOCK_BYTES == 0;
+}
+
 /* The first `bytes` (0..16) of a block of a row, 0 behind them. */
 template <int DTYPE, bool WIDE>
 static __device__ __forceinline__ uint4 load_block(const unsigned char *p,
@@ -100,6 +106,8 @@ static __device__ __forceinline__ uint4 load_block(const unsigned char *p,
 {
 	if (WIDE)
 		return bytes > 0 ? load_once_16(p) : make_uint4(0, 0, 0, 0);
+	if (is_wide_block(p, bytes))
+		return load_once_16(p);
 	uint32_t word[4] = {0, 0, 0, 0};
 	const int size = DTYPE == FERRY_FP32 ? 4 : 2;
 
@@ -223,12 +231,12 @@ finish_block_to(const struct ferry_combine_out *to, int32_t dtype,
 		return;
 	if (residual) {
 		residual += (size_t)token * to->residual_stride + offset;
-		if (WIDE)
+		if (WIDE || is_wide_block(residual, bytes))
 			add_wide<n>(acc, residual, dtype);
 		else
 			add_elements<n>(acc, residual, dtype, bytes / size);
 	}
-	if (WIDE)
+	if (WIDE || is_wide_block(out, bytes))
 		store_wide<n>(out, dtype, acc);
 	else
 		store_elements<n>(out, dtype, acc, bytes / size);
