@@ -321,7 +321,7 @@ static void test_text_is_narrow(void **state)
 static void test_text_of_many(void **state)
 {
 	struct program p = program_run("plan --generate lognormal:2 --experts "
-	                               "8192 --ranks 1024 --copies 8");
+	                               "2048 --ranks 256 --copies 8");
 
 	(void)state;
 	assert_int_equal(p.status, 0);

@@ -99,7 +99,7 @@ static struct usage count(struct rank *rank)
 /* A runtime of threads or sanitizers may keep a few mappings of its own. */
 static void nothing_is_left(struct rank *rank)
 {
-	enum { TIMES = 1000, SOME = 40 };
+	enum { TIMES = RANKS_STEPS(1000), SOME = 40 };
 
 	open_and_close(rank, 20);
 	const struct usage before = count(rank);

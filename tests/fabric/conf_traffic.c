@@ -10,7 +10,7 @@
 #include "core/bits.h"
 
 enum {
-	ROUNDS = 12,
+	ROUNDS = RANKS_STEPS(12),
 	AREA = 20000, /* bytes that one rank sends to another in a round */
 	SIGNAL_DATA = 0,
 	SIGNAL_FREE = 1,

@@ -58,12 +58,16 @@ static inline bool ranks_worth(enum ranks_kind kind)
 #endif
 }
 
-/* Steps of a random test: fewer where each takes ten times as long. */
-#ifdef __SANITIZE_THREAD__
-#define RANKS_STEPS(n) ((n) / 3)
+/*
+ * Where each step takes ten times as long, a random test has fewer, and one that
+ * tries every place tries some of them, by its seed.
+ */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { RANKS_STRIDE = 4 };
 #else
-#define RANKS_STEPS(n) (n)
+enum { RANKS_STRIDE = 1 };
 #endif
+#define RANKS_STEPS(n) ((n) / RANKS_STRIDE)
 
 /*
  * A death or a broken connection is told at once, in tens of milliseconds, or
