@@ -315,7 +315,7 @@ static void test_text_is_narrow(void **state)
 }
 
 /*
- * 256 copies are explained in a second or so; settled after each move before
+ * 256 moves are explained in a second or so; settled after each move before
  * the one that is explained, it were minutes, and program_run gives up.
  */
 static void test_text_of_many(void **state)
@@ -326,7 +326,7 @@ static void test_text_of_many(void **state)
 	(void)state;
 	assert_int_equal(p.status, 0);
 	assert_contains(p.out, "\nplan      256 moves in ");
-	assert_contains(p.out, "\n  Layer 0, move 256 of 256: copy expert ");
+	assert_contains(p.out, "\n  Layer 0, move 256 of 256: ");
 	program_free(&p);
 }
 
