@@ -318,10 +318,16 @@ static void test_text_is_narrow(void **state)
  * 256 moves are explained in a second or so; settled after each move before
  * the one that is explained, it were minutes, and program_run gives up.
  */
+#ifdef __SANITIZE_ADDRESS__
+#define MANY "2048 --ranks 256"
+#else
+#define MANY "8192 --ranks 1024"
+#endif
+
 static void test_text_of_many(void **state)
 {
-	struct program p = program_run("plan --generate lognormal:2 --experts "
-	                               "2048 --ranks 256 --copies 8");
+	struct program p = program_run(
+		"plan --generate lognormal:2 --copies 8 --experts " MANY);
 
 	(void)state;
 	assert_int_equal(p.status, 0);
