@@ -59,8 +59,8 @@ static inline bool ranks_worth(enum ranks_kind kind)
 }
 
 /*
- * Where each step takes ten times as long, a random test has fewer, and one that
- * tries every place tries some of them, by its seed.
+ * Where each step takes ten times as long, a random test has fewer, and one
+ * that tries every place tries some of them, by its seed.
  */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 enum { RANKS_STRIDE = 4 };
