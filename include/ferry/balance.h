@@ -20,8 +20,9 @@ struct ferry_totals;
 /**
  * Opens sums of up to max_experts (1..FERRY_MAX_EXPERTS) loads. Collective;
  * blocks until all ranks have opened, at most open_timeout_ms. One round is
- * under way at a time: who has two micro-batches in flight opens two. CPU
- * worlds; an engine whose world is one of GPUs opens one of CPUs beside it.
+ * under way at a time: who has two micro-batches in flight opens two. Counts
+ * and sums are memory of the host, in worlds of GPUs, too; those of fabric
+ * nvshmem have none: open one of CPUs beside it.
  * Errors: as ferry_segment_open; RANGE, MISMATCH (max_experts), which all ranks
  * get; UNSUPPORTED.
  */

@@ -183,6 +183,22 @@ struct ferry_fabric *ferry_fabric_network(struct ferry_fabric *fabric)
 	return f->wrap.inner;
 }
 
+struct ferry_fabric *ferry_fabric_host(struct ferry_fabric *fabric)
+{
+	struct ferry_fabric *const innermost = ferry_wrap_innermost(fabric);
+
+	if (innermost->ops->device == FERRY_DEVICE_CPU)
+		return fabric;
+	if (innermost->ops->close != close_p2p)
+		return NULL;
+	return ((const struct ferry_p2p *)innermost)->wrap.inner;
+}
+
+bool ferry_fabric_is_near(struct ferry_fabric *fabric)
+{
+	return ferry_wrap_innermost(fabric)->ops == &ferry_fabric_p2p;
+}
+
 static enum ferry_status block_new(struct ferry_world *world, size_t bytes,
                                    uint32_t n_refs,
                                    struct ferry_p2p_block **block)

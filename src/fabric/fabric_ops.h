@@ -196,6 +196,15 @@ enum ferry_status ferry_fabric_put_ldst(struct ferry_mem *mem, int32_t peer,
  */
 struct ferry_fabric *ferry_fabric_network(struct ferry_fabric *fabric);
 
+/*
+ * The fabric whose memory hosts read: the one behind a fabric of GPUs, or
+ * `fabric` itself, with its wrappers, in worlds of CPUs. NULL: there is none.
+ */
+struct ferry_fabric *ferry_fabric_host(struct ferry_fabric *fabric);
+
+/* Is it p2p among the GPUs of one host? */
+bool ferry_fabric_is_near(struct ferry_fabric *fabric);
+
 /* The fabrics of this build, best first; ends with NULL. */
 extern const struct ferry_fabric_ops *const ferry_fabrics[];
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gathering over a segment, on any fabric of host memory.
+ * Gathering over a segment of host memory: in worlds of GPUs on the fabric
+ * that control uses there.
  *
  * Data: two halves of one entry per rank. Entry r of every rank is written by
  * rank r; the own entry is the source of the puts, so that it lies in memory
@@ -78,12 +79,13 @@ static enum ferry_status check_open(struct ferry_world *world, const char *what,
 	if (bytes < 1)
 		return ferry_fail(&world->ctx, FERRY_INVAL,
 		                  "%s: bytes is 0, allowed are 1..", what);
-	/* There, data is memory that the host does not read. */
-	if (world->device != FERRY_DEVICE_CPU)
-		return ferry_fail(&world->ctx, FERRY_UNSUPPORTED,
-		                  "%s: the world is one of GPUs; open one with "
-		                  "FERRY_DEVICE_CPU beside it for this",
-		                  what);
+	if (!ferry_fabric_host(world->fabric))
+		return ferry_fail(
+			&world->ctx, FERRY_UNSUPPORTED,
+			"%s: fabric %s has no memory of hosts; open a "
+			"world with FERRY_DEVICE_CPU beside it for "
+			"this",
+			what, world->fabric->ops->name);
 	return FERRY_OK;
 }
 
@@ -97,8 +99,9 @@ static enum ferry_status open_parts(struct ferry_gather *g)
 		return ferry_fail(&g->world->ctx, FERRY_NOMEM,
 		                  "%s: %zu bytes from each of %u ranks",
 		                  g->what, g->bytes, n_ranks);
-	FERRY_TRY(
-		ferry_segment_open(g->world, bytes, 2 * n_ranks, &g->segment));
+	FERRY_TRY(ferry_segment_open_on(g->world,
+	                                ferry_fabric_host(g->world->fabric),
+	                                bytes, 2 * n_ranks, &g->segment));
 	const size_t max_put = ferry_segment_max_put(g->segment);
 
 	g->piece_bytes = max_put < g->bytes ? max_put : g->bytes;

@@ -49,13 +49,6 @@ static void measure(struct rank *rank)
 			/* No link here is slower than 100 kB/s. */
 			RANKS_CHECK(ps[a * n + b] < 10000000);
 		}
-	if (ferry_world_device(rank->world) == FERRY_DEVICE_CUDA) {
-		struct ferry_totals *totals = NULL;
-
-		RANKS_STATUS(ferry_totals_open(rank->world, 8, &totals),
-		             FERRY_UNSUPPORTED);
-		RANKS_TEXT(ferry_last_error(), "FERRY_DEVICE_CPU beside it");
-	}
 	ranks_meet(0, n);
 	RANKS_BYTES(alpha, board->alpha_ns[0], ALL * sizeof(*alpha));
 	RANKS_BYTES(ps, board->ps_per_byte[0], ALL * sizeof(*ps));

@@ -31,11 +31,17 @@ struct setting {
 };
 
 static const struct setting settings[] = {
+#ifdef FAKE_GPU
+	{"p2p", "p2p", RANKS_THREADS, ""},
+	{"p2p processes", "p2p", RANKS_PROCESSES, ""},
+	{"GPUs of hosts", "p2p+wire", RANKS_PROCESSES, "RANKS_PER_HOST=2"},
+#else
 	{"local", "local", RANKS_THREADS, ""},
 	{"shm", "shm", RANKS_PROCESSES, ""},
 	{"wire", "wire", RANKS_PROCESSES, "WIRE_SEED=3"},
 	{"hosts of 2", "shm+wire", RANKS_PROCESSES, "RANKS_PER_HOST=2"},
 	{"wire threads", "wire", RANKS_THREADS, "FAULT=reorder"},
+#endif
 };
 
 enum { N_SETTINGS = sizeof(settings) / sizeof(settings[0]) };
@@ -50,6 +56,10 @@ static void run(const struct setting *setting, struct ranks how,
 	how.fabric = setting->fabric;
 	how.kind = setting->kind;
 	how.options = options;
+#ifdef FAKE_GPU
+	how.device = FERRY_DEVICE_CUDA;
+	how.n_gpus = 2;
+#endif
 	ranks_run(&how, body);
 }
 
