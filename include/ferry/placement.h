@@ -161,8 +161,8 @@ ferry_placement_resolve(const struct ferry_placement *placement, int32_t expert,
  * Operations in flight that name the placement (also beside slot ids): from
  * their dispatch_send until their combine_send has returned, or the next
  * dispatch_send of the slot or the close of the channel begins. While it is not
- * 0 an expert's old weights may still be read. CPU worlds count; any thread.
- * 0 for NULL.
+ * 0 an expert's old weights may still be read. On GPUs it counts calls, whose
+ * kernels may come later, and not replays of graphs. Any thread. 0 for NULL.
  */
 FERRY_API int32_t
 ferry_placement_in_use(const struct ferry_placement *placement);

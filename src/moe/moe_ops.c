@@ -123,9 +123,7 @@ static void start_operation(const struct ferry_moe *moe, int32_t index,
 	struct ferry_slot *const slot = &moe->slots[index];
 
 	leave_placement(slot);
-	/* Where kernels work, calls return before anything is over. */
-	if (moe->shape.device == FERRY_DEVICE_CPU)
-		slot->usage = ferry_placement_enter(in->placement);
+	slot->usage = ferry_placement_enter(in->placement);
 	slot->n_dispatches++;
 	slot->hidden = in->hidden;
 	slot->topk = in->topk;
