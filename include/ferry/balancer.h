@@ -57,7 +57,7 @@ enum ferry_balance_policy {
 
 /**
  * What to balance, and how. Zero means default. Equal on all ranks but for
- * experts and windows. Arrays are copied; experts and windows stay the
+ * experts, windows and stream. Arrays are copied; these three stay the
  * caller's, and must live as long as the balancer.
  */
 struct ferry_balancer_config {
@@ -79,8 +79,7 @@ struct ferry_balancer_config {
 	/* n_ranks, alpha_ns, ps_per_byte, and half_duplex count; an expert's
 	 * bytes are those of its tensors. NULL: measured at open. */
 	const struct ferry_cost *cost;
-	/* How long attention lasts, for ferry_balancer_in; NULL: unknown. */
-	const struct ferry_windows *windows;
+	const struct ferry_windows *windows; /* of attention; NULL: unknown */
 	const int32_t *speed;   /* [n_ranks] as in ferry_plan_in; NULL: equal */
 	int32_t eplb_every;     /* commits of a layer, 1..; 0: 64 */
 	int32_t eplb_groups;    /* n_groups of ferry_eplb_config */
@@ -95,12 +94,13 @@ struct ferry_balancer_config {
 	/* The same: what a plan has to gain, in millionths of what plans of the
 	 * layer were wrong by (RMS), 0..1000000000; 0: whatever it promises. */
 	int64_t margin_ppm;
+	struct CUstream_st *stream; /* GPUs: of ferry_experts_start, _commit */
 };
 #define FERRY_BALANCER_CONFIG_INIT                                             \
 	{                                                                      \
 		sizeof(struct ferry_balancer_config), NULL, FERRY_BALANCE_OFF, \
 			FERRY_RULE_PORTFOLIO, 0, 0, 0, 0, 0, NULL, NULL, NULL, \
-			0, 0, 0, 0, 0, false, false, false, 0                  \
+			0, 0, 0, 0, 0, false, false, false, 0, NULL            \
 	}
 
 /**
@@ -110,7 +110,7 @@ struct ferry_balancer_config {
  * Policies with EPLB want as many slots on each rank as ferry_eplb gives it:
  * as even as possible, besides max_copies empty ones on each.
  * Errors: INVAL, RANGE, MISMATCH (naming field and ranks), NOMEM, TIMEOUT,
- * PEER, ABORTED; UNSUPPORTED (worlds of GPUs).
+ * PEER, ABORTED; UNSUPPORTED (worlds of GPUs without fabric p2p).
  */
 FERRY_API enum ferry_status
 ferry_balancer_open(struct ferry_world *world,

@@ -10,6 +10,13 @@
  * placement when all ranks have staged. In between, and when anything fails,
  * the old placement and the old weights are in force and whole.
  *
+ * In worlds of GPUs (fabric p2p: one host) weights are memory of the GPU, and
+ * copies are those of the copy engine. start waits for nothing; what it copies
+ * comes after all that its stream has then. commit says of its stream that all
+ * kernels that read weights of older versions come before what it has then, or
+ * are over: only when that is over, memory is used again. So the streams of
+ * commits are one, or each waits for the one before.
+ *
  * A commit makes a new version of the layer's placement. What is dispatched
  * with the old one still finds the old weights: memory of a version is used
  * again only when no operation uses it any more, on any rank. How this works,
@@ -100,8 +107,8 @@ struct ferry_experts_config {
  * REMAP: the caller then writes its weights to where ferry_experts_tensor says.
  * A rank's memory is that of the rank with most slots: tensors begin at
  * multiples of 256 bytes.
- * Errors: INVAL, RANGE, UNSUPPORTED (CUDA worlds), NOMEM, SYS, TIMEOUT, PEER,
- * MISMATCH, ABORTED.
+ * Errors: INVAL, RANGE, UNSUPPORTED (GPUs without p2p), NOMEM, SYS, TIMEOUT,
+ * PEER, MISMATCH, ABORTED.
  */
 FERRY_API enum ferry_status
 ferry_experts_open(struct ferry_world *world,
@@ -109,7 +116,8 @@ ferry_experts_open(struct ferry_world *world,
                    struct ferry_experts **experts) FERRY_MUST_CHECK;
 
 /**
- * Closes: local, never hangs, also with plans that are not committed and after
+ * Closes: local, never hangs (kernels and copies of the caller's that use
+ * weights of REMAP are over), also with plans that are not committed and after
  * a failure. Placements that the library made, and the pool of REMAP, are gone
  * then. NULL is accepted.
  */
@@ -161,7 +169,8 @@ FERRY_API void *ferry_experts_tensor(const struct ferry_experts *experts,
  * Every rank calls it, with an equal plan; one without moves is a plan, too.
  * The weights of the layer may be read meanwhile and must not be written until
  * commit or abandon. `loads` as in ferry_plan_apply: for split QUOTA, NULL
- * otherwise. stream is NULL in a CPU world.
+ * otherwise. stream is NULL in a CPU world, and in one of GPUs the one behind
+ * whose work the weights are copied; it is not being captured.
  *
  * Where too few staging buffers are free at the moment, the plan is held back:
  * on all ranks alike nothing moves, as with a plan without moves, commit
@@ -232,7 +241,8 @@ struct ferry_experts_report {
  *
  * COPY: an operation of this rank that uses the version before is STATE, and
  * nothing has changed: call again after its combine_send, which never waits.
- * REMAP never asks for that. stream is NULL in a CPU world.
+ * REMAP never asks for that. stream is NULL in a CPU world; on GPUs it is what
+ * the start of this page says, and COPY copies in its order.
  *
  * When a rank dies before it has come, no rank commits, and the old placement
  * stays in force. Of one that dies while it says that it has come, some may
@@ -240,7 +250,7 @@ struct ferry_experts_report {
  * old one.
  * Errors: INVAL, RANGE, STATE (no plan was started, or see above); MISMATCH
  * (plans, loads, or the calls before differ, or a rank abandons; names the
- * ranks), TIMEOUT, PEER, ABORTED, FABRIC, BROKEN.
+ * ranks), TIMEOUT, PEER, ABORTED, FABRIC, CUDA, BROKEN.
  */
 FERRY_API enum ferry_status
 ferry_experts_commit(struct ferry_experts *experts, int32_t layer,

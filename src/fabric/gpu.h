@@ -21,6 +21,10 @@ enum {
 	FERRY_GPU_PCI_BYTES = 32,
 };
 
+/* A stream and an event of CUDA. */
+struct CUstream_st;
+struct CUevent_st;
+
 /* The device of one rank. */
 struct ferry_gpu;
 
@@ -137,6 +141,30 @@ void ferry_gpu_free(const struct ferry_gpu *gpu,
 enum ferry_status ferry_gpu_copy(struct ferry_ctx *ctx, struct ferry_gpu *gpu,
                                  void *to, const void *from, size_t bytes,
                                  void (*done)(void *arg), void *arg);
+/*
+ * Copies that are queued from here on wait for what a stream of the caller's
+ * has now. Errors: INVAL (it is being captured), CUDA.
+ */
+enum ferry_status ferry_gpu_copy_after(struct ferry_ctx *ctx,
+                                       struct ferry_gpu *gpu,
+                                       struct CUstream_st *stream);
+/* Copies within the GPU, in the order of such a stream. Errors: CUDA. */
+enum ferry_status ferry_gpu_copy_on(struct ferry_ctx *ctx,
+                                    const struct ferry_gpu *gpu, void *to,
+                                    const void *from, size_t bytes,
+                                    struct CUstream_st *stream);
+/*
+ * Marks what such a stream has now; *mark is made where it is NULL, and is an
+ * event of CUDA. Errors: INVAL (it is being captured), CUDA.
+ */
+enum ferry_status ferry_gpu_mark(struct ferry_ctx *ctx,
+                                 const struct ferry_gpu *gpu,
+                                 struct CUstream_st *stream,
+                                 struct CUevent_st **mark);
+/* Is all that was marked over? Does not wait; a GPU that failed: false. */
+bool ferry_gpu_passed(const struct ferry_gpu *gpu, struct CUevent_st *mark);
+/* NULL is accepted. */
+void ferry_gpu_mark_free(const struct ferry_gpu *gpu, struct CUevent_st *mark);
 /* Has the GPU failed, so that what was queued will never be done? */
 bool ferry_gpu_failed(const struct ferry_gpu *gpu);
 

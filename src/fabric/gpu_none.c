@@ -185,3 +185,49 @@ bool ferry_gpu_failed(const struct ferry_gpu *gpu)
 	(void)gpu;
 	return true;
 }
+
+enum ferry_status ferry_gpu_copy_after(struct ferry_ctx *ctx,
+                                       struct ferry_gpu *gpu,
+                                       struct CUstream_st *stream)
+{
+	(void)gpu;
+	(void)stream;
+	return none(ctx);
+}
+
+enum ferry_status ferry_gpu_copy_on(struct ferry_ctx *ctx,
+                                    const struct ferry_gpu *gpu, void *to,
+                                    const void *from, size_t bytes,
+                                    struct CUstream_st *stream)
+{
+	(void)gpu;
+	(void)to;
+	(void)from;
+	(void)bytes;
+	(void)stream;
+	return none(ctx);
+}
+
+enum ferry_status ferry_gpu_mark(struct ferry_ctx *ctx,
+                                 const struct ferry_gpu *gpu,
+                                 struct CUstream_st *stream,
+                                 struct CUevent_st **mark)
+{
+	(void)gpu;
+	(void)stream;
+	(void)mark;
+	return none(ctx);
+}
+
+bool ferry_gpu_passed(const struct ferry_gpu *gpu, struct CUevent_st *mark)
+{
+	(void)gpu;
+	(void)mark;
+	return false;
+}
+
+void ferry_gpu_mark_free(const struct ferry_gpu *gpu, struct CUevent_st *mark)
+{
+	(void)gpu;
+	(void)mark;
+}

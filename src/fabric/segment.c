@@ -26,6 +26,12 @@ struct request {
 	uint64_t n_signals;
 };
 
+/* What the caller asks for beyond bytes and signals. */
+struct extras {
+	uint32_t n_fan;
+	size_t notes_bytes;
+};
+
 /* Lays out a rank's memory; false when it does not fit in a size_t. */
 static bool lay_out(struct ferry_segment *s, size_t bytes, uint32_t n_signals)
 {
@@ -39,10 +45,11 @@ static bool lay_out(struct ferry_segment *s, size_t bytes, uint32_t n_signals)
 	s->verdicts_offset = sizeof(struct ferry_segment_ctl);
 	s->counters_offset =
 		s->verdicts_offset + 2 * n_ranks * sizeof(struct ferry_verdict);
-	s->data_offset = round_up(
+	s->notes_offset = round_up(
 		s->counters_offset + ((size_t)s->first_signal + n_signals) *
 					     sizeof(uint64_t),
-		page);
+		LINE_BYTES);
+	s->data_offset = round_up(s->notes_offset + s->notes_bytes, page);
 	s->data_bytes = round_up(bytes, page);
 	return n_signals <= UINT32_MAX - s->first_signal &&
 	       bytes <= SIZE_MAX / 4 && s->data_bytes >= bytes;
@@ -227,7 +234,8 @@ static enum ferry_status open_steps(struct ferry_segment *s, size_t bytes,
 
 static enum ferry_status open_as(struct ferry_world *world,
                                  struct ferry_fabric *fabric, size_t bytes,
-                                 uint32_t n_signals, uint32_t n_fan,
+                                 uint32_t n_signals,
+                                 const struct extras *extras,
                                  struct ferry_segment **segment)
 {
 	struct ferry_segment *s = calloc(1, sizeof(*s));
@@ -239,7 +247,8 @@ static enum ferry_status open_as(struct ferry_world *world,
 		                  sizeof(*s));
 	s->world = world;
 	s->fabric = fabric;
-	s->n_fan = n_fan;
+	s->n_fan = extras->n_fan;
+	s->notes_bytes = extras->notes_bytes;
 	s->error = (struct ferry_error)FERRY_ERROR_INIT;
 	pthread_mutex_init(&s->lock, NULL);
 	status = open_steps(s, bytes, n_signals);
@@ -270,7 +279,17 @@ enum ferry_status ferry_segment_open_fan(struct ferry_world *world,
 		return ferry_fail(world ? &world->ctx : NULL, FERRY_INVAL,
 		                  "segment_open: %s is NULL",
 		                  world ? "segment" : "world");
-	return open_as(world, world->fabric, bytes, n_signals, n_fan, segment);
+	return open_as(world, world->fabric, bytes, n_signals,
+	               &(struct extras){.n_fan = n_fan}, segment);
+}
+
+enum ferry_status ferry_segment_open_notes(struct ferry_world *world,
+                                           size_t bytes, uint32_t n_signals,
+                                           size_t notes_bytes,
+                                           struct ferry_segment **segment)
+{
+	return open_as(world, world->fabric, bytes, n_signals,
+	               &(struct extras){.notes_bytes = notes_bytes}, segment);
 }
 
 enum ferry_status ferry_segment_open_on(struct ferry_world *world,
@@ -278,7 +297,8 @@ enum ferry_status ferry_segment_open_on(struct ferry_world *world,
                                         size_t bytes, uint32_t n_signals,
                                         struct ferry_segment **segment)
 {
-	return open_as(world, fabric, bytes, n_signals, 0, segment);
+	return open_as(world, fabric, bytes, n_signals,
+	               &(struct extras){.n_fan = 0}, segment);
 }
 
 /* False when the fabric did not get rid of the puts in time. */

@@ -115,6 +115,8 @@ struct ferry_segment {
 	uint32_t first_signal;
 	size_t verdicts_offset;
 	size_t counters_offset;
+	size_t notes_offset;
+	size_t notes_bytes;
 	size_t data_offset;
 	size_t data_bytes;
 	uint64_t spin_ns;  /* before a wait sleeps */
@@ -160,6 +162,49 @@ enum ferry_status ferry_segment_open_on(struct ferry_world *world,
                                         struct ferry_fabric *fabric,
                                         size_t bytes, uint32_t n_signals,
                                         struct ferry_segment **segment);
+
+/*
+ * As ferry_segment_open, with notes: memory of the host at each rank in worlds
+ * of GPUs, too, where data is none. Notes go to ranks of the own host only.
+ */
+enum ferry_status ferry_segment_open_notes(struct ferry_world *world,
+                                           size_t bytes, uint32_t n_signals,
+                                           size_t notes_bytes,
+                                           struct ferry_segment **segment);
+
+/* A note to write. */
+struct ferry_note {
+	int32_t peer;
+	size_t offset;
+	const void *source;
+	size_t bytes;
+	uint32_t signal;
+	bool behind; /* the signal is raised when all own puts before have
+	              * arrived; false: at once */
+};
+
+/*
+ * Stores into the notes of a peer, at once, and then raises its signal.
+ * Arguments are in range. Errors: as ferry_segment_signal.
+ */
+enum ferry_status ferry_segment_note(struct ferry_segment *segment,
+                                     const struct ferry_note *note);
+
+/*
+ * Puts bytes from any memory of the own GPU, by fabric p2p; arguments are in
+ * range. Errors: as ferry_segment_put.
+ */
+enum ferry_status ferry_segment_put_from(struct ferry_segment *segment,
+                                         int32_t peer, size_t offset,
+                                         const void *source, size_t bytes,
+                                         uint32_t signal);
+
+/* The own notes. */
+static inline unsigned char *
+ferry_segment_notes(const struct ferry_segment *segment)
+{
+	return (unsigned char *)segment->mem->control + segment->notes_offset;
+}
 
 /* Has the fabric read all sources? Does not block; a failure is no answer. */
 static inline bool ferry_segment_all_read(struct ferry_segment *segment)

@@ -127,7 +127,7 @@ static bool is_killed(struct ferry_segment *segment)
 static enum ferry_status put_failed(struct ferry_segment *segment,
                                     enum ferry_status status, int32_t peer)
 {
-	const bool own = status == FERRY_FABRIC;
+	const bool own = status == FERRY_FABRIC || status == FERRY_CUDA;
 	struct ferry_verdict mine =
 		ferry_verdict_of(status, own ? segment->world->rank : peer);
 	struct ferry_gone gone;
@@ -182,6 +182,38 @@ enum ferry_status ferry_segment_signal(struct ferry_segment *segment,
 
 	return status == FERRY_OK ? FERRY_OK
 	                          : put_failed(segment, status, peer);
+}
+
+enum ferry_status ferry_segment_put_from(struct ferry_segment *segment,
+                                         int32_t peer, size_t offset,
+                                         const void *source, size_t bytes,
+                                         uint32_t signal)
+{
+	if (!may_signal(segment, peer, signal))
+		return refuse(segment, "segment_put", peer, signal);
+	const enum ferry_status status = segment->mem->ops->put(
+		segment->mem, peer, segment->data_offset + offset, source,
+		bytes, segment->first_signal + signal);
+
+	return status == FERRY_OK ? FERRY_OK
+	                          : put_failed(segment, status, peer);
+}
+
+enum ferry_status ferry_segment_note(struct ferry_segment *segment,
+                                     const struct ferry_note *note)
+{
+	if (!may_signal(segment, note->peer, note->signal))
+		return refuse(segment, "segment_note", note->peer,
+		              note->signal);
+	unsigned char *const control = segment->peers[note->peer].control;
+
+	ferry_mem_store(control, segment->notes_offset + note->offset,
+	                note->source, note->bytes);
+	if (note->behind)
+		return ferry_segment_signal(segment, note->peer, note->signal);
+	ferry_mem_raise(control, segment->counters_offset,
+	                segment->first_signal + note->signal);
+	return FERRY_OK;
 }
 
 enum ferry_status ferry_segment_kick(struct ferry_segment *segment)

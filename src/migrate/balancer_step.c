@@ -247,7 +247,8 @@ static enum ferry_status start(struct ferry_balancer *b, int32_t layer,
 	b->planned = hash_u64(b->planned, ferry_placement_hash(target));
 	if (status == FERRY_OK)
 		status = ferry_experts_start_from(b->experts, layer, target,
-		                                  made.sources);
+		                                  made.sources,
+		                                  b->config.stream);
 	report->plan_ns = planned_ns - event.begin_ns;
 	report->push_ns = ferry_now_ns() - planned_ns;
 	ferry_placement_destroy(made.placement);
@@ -352,10 +353,10 @@ static enum ferry_status commit_plan(struct ferry_balancer *b, int32_t layer)
 	const bool moves =
 		l->report.n_swaps || l->report.n_copies || l->report.by_history;
 	struct ferry_experts_report took = FERRY_EXPERTS_REPORT_INIT;
-	const enum ferry_status status =
-		ferry_experts_commit(b->experts, layer, NULL, NULL, &took);
+	const enum ferry_status status = ferry_experts_commit(
+		b->experts, layer, b->config.stream, NULL, &took);
 
-	if (status == FERRY_STATE)
+	if (status == FERRY_STATE || status == FERRY_INVAL)
 		return status;
 	if (status != FERRY_OK)
 		return broken(b, status);

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 
 #include "../core/bits.h"
-#include "experts_inner.h"
+#include "../fabric/gpu.h"
+#include "experts_layout.h"
 
 /*
  * A buffer may have been part of several versions of its layer: so this rank
@@ -18,7 +19,42 @@ static bool is_done(struct ferry_experts *x, const struct experts_flight *f)
 	for (const struct experts_flight *e = x->ended; e != f; e = e->next)
 		if (e->layer == f->layer && !e->done)
 			return false;
-	return !f->old || !ferry_experts_version_in_use(x, f->old);
+	if (!f->old)
+		return true;
+	return !ferry_experts_version_in_use(x, f->old) &&
+	       (!x->on_gpus ||
+	        (f->is_marked && ferry_gpu_passed(x->world->gpu, f->over)));
+}
+
+enum ferry_status ferry_experts_gpu(struct ferry_experts *x,
+                                    enum ferry_status status)
+{
+	const struct ferry_verdict mine = ferry_verdict_of(status, x->rank);
+
+	if (status == FERRY_OK || status == FERRY_INVAL)
+		return status;
+	return ferry_segment_break(x->segment, &mine, ferry_last_error());
+}
+
+enum ferry_status ferry_experts_mark(struct ferry_experts *x,
+                                     struct CUstream_st *stream)
+{
+	for (struct experts_flight *f = x->ended; x->on_gpus && f;
+	     f = f->next) {
+		if (!f->old || f->done)
+			continue;
+		if (ferry_experts_version_in_use(x, f->old)) {
+			f->is_marked = false;
+			continue;
+		}
+		if (f->is_marked)
+			continue;
+		FERRY_TRY(ferry_experts_gpu(
+			x, ferry_gpu_mark(&x->world->ctx, x->world->gpu, stream,
+		                          &f->over)));
+		f->is_marked = true;
+	}
+	return FERRY_OK;
 }
 
 void ferry_experts_say_done(struct ferry_experts *x,
@@ -87,7 +123,7 @@ static void forget(struct ferry_experts *x, struct experts_flight *flight)
 		pthread_mutex_unlock(&x->lock);
 		ferry_experts_version_free(flight->old);
 	}
-	ferry_experts_flight_free(flight);
+	ferry_experts_flight_free(x, flight);
 }
 
 static void drop_freed(struct ferry_experts *x)
@@ -109,7 +145,7 @@ static void drop_freed(struct ferry_experts *x)
 
 void ferry_experts_end(struct ferry_experts *x, struct experts_flight *flight)
 {
-	const unsigned char *base = experts_base(x);
+	const unsigned char *base = experts_records(x);
 
 	/* What is free depends on what has ended: so must the hash. */
 	x->history = hash_u64(x->history, flight->seq);
@@ -138,12 +174,12 @@ void ferry_experts_end(struct ferry_experts *x, struct experts_flight *flight)
 void ferry_experts_books_destroy(struct ferry_experts *x)
 {
 	for (int i = 0; i < EXPERTS_RING; i++)
-		ferry_experts_flight_free(x->ring[i]);
+		ferry_experts_flight_free(x, x->ring[i]);
 	while (x->ended) {
 		struct experts_flight *const f = x->ended;
 
 		x->ended = f->next;
-		ferry_experts_flight_free(f);
+		ferry_experts_flight_free(x, f);
 	}
 	for (int32_t l = 0; x->layers && l < x->n_layers; l++)
 		while (x->layers[l].newest) {

@@ -9,7 +9,9 @@
 
 #include "../core/clock.h"
 #include "../core/sized.h"
+#include "../fabric/gpu.h"
 #include "../trace/events.h"
+#include "experts_layout.h"
 #include "experts_meet.h"
 
 enum ferry_status ferry_experts_named(struct ferry_experts *x, const char *call,
@@ -136,23 +138,47 @@ static void open_layer(struct ferry_experts *x, const struct experts_flight *f)
 	pthread_mutex_unlock(&x->lock);
 }
 
-/* COPY: from staging to where the caller has its weights. */
-static void copy_in_place(struct ferry_experts *x, struct experts_flight *f)
+static enum ferry_status copy_expert(struct ferry_experts *x,
+                                     const struct experts_layer *layer,
+                                     const struct experts_transfer *t,
+                                     struct CUstream_st *stream)
+{
+	const unsigned char *from =
+		experts_base(x) + experts_buffer_at(x, t->buffer);
+
+	for (int32_t k = 0; k < x->n_tensors; k++) {
+		unsigned char *const to =
+			ferry_experts_address(x, layer, t->to_slot, k);
+
+		if (!x->on_gpus)
+			memcpy(to, from + x->tensor_offset[k],
+			       x->tensor_bytes[k]);
+		else
+			FERRY_TRY(ferry_gpu_copy_on(
+				&x->world->ctx, x->world->gpu, to,
+				from + x->tensor_offset[k], x->tensor_bytes[k],
+				stream));
+	}
+	return FERRY_OK;
+}
+
+/*
+ * COPY: from staging to where the caller has its weights; on a GPU in the order
+ * of the stream, behind which a later commit marks that staging was read.
+ */
+static enum ferry_status copy_in_place(struct ferry_experts *x,
+                                       struct experts_flight *f,
+                                       struct CUstream_st *stream)
 {
 	const struct experts_layer *layer = &x->layers[f->layer];
 	const uint64_t begin = ferry_now_ns();
 
-	for (int32_t i = 0; i < f->n_transfers; i++) {
-		const struct experts_transfer *t = &f->transfers[i];
-		const unsigned char *from =
-			experts_base(x) + experts_buffer_at(x, t->buffer);
-
-		for (int32_t k = 0; t->to_rank == x->rank && k < x->n_tensors;
-		     k++)
-			memcpy(ferry_experts_address(x, layer, t->to_slot, k),
-			       from + x->tensor_offset[k], x->tensor_bytes[k]);
-	}
+	for (int32_t i = 0; i < f->n_transfers; i++)
+		if (f->transfers[i].to_rank == x->rank)
+			FERRY_TRY(copy_expert(x, layer, &f->transfers[i],
+			                      stream));
 	f->copy_ns = ferry_now_ns() - begin;
+	return FERRY_OK;
 }
 
 /* REMAP: the staged buffers become the slots', theirs become free. */
@@ -169,16 +195,18 @@ static void exchange_buffers(struct ferry_experts *x, struct experts_flight *f)
 	}
 }
 
-static void switch_over(struct ferry_experts *x, struct experts_flight *f)
+static enum ferry_status switch_over(struct ferry_experts *x,
+                                     struct experts_flight *f,
+                                     struct CUstream_st *stream)
 {
 	struct experts_layer *layer = &x->layers[f->layer];
 
 	if (!f->target)
-		return;
+		return FERRY_OK;
 	if (x->mode == FERRY_EXPERTS_REMAP)
 		exchange_buffers(x, f);
 	else
-		copy_in_place(x, f);
+		FERRY_TRY(ferry_experts_gpu(x, copy_in_place(x, f, stream)));
 	pthread_mutex_lock(&x->lock);
 	f->old = layer->newest;
 	f->target->older = layer->newest;
@@ -186,6 +214,7 @@ static void switch_over(struct ferry_experts *x, struct experts_flight *f)
 	f->target = NULL;
 	x->stats.versions_kept++;
 	pthread_mutex_unlock(&x->lock);
+	return FERRY_OK;
 }
 
 /* Counts it and fills in the report; the flight is still the caller's. */
@@ -233,21 +262,21 @@ static void record_commit(struct ferry_experts *x,
 }
 
 static enum ferry_status check_commit(struct ferry_experts *x, int32_t layer,
-                                      const struct CUstream_st *stream,
+                                      struct CUstream_st *stream,
                                       struct ferry_experts_report *report)
 {
 	struct ferry_experts_report none = FERRY_EXPERTS_REPORT_INIT;
 
 	FERRY_TRY(check_call(x, "experts_commit", layer));
-	if (stream)
+	if (stream && !x->on_gpus)
 		return ferry_fail(&x->world->ctx, FERRY_INVAL,
 		                  "experts_commit: stream is not NULL in a CPU "
 		                  "world");
 	/* Nothing may fail when all is done. */
 	if (report)
-		return ferry_sized_give(report, &none, sizeof(none),
-		                        "experts_commit: report");
-	return FERRY_OK;
+		FERRY_TRY(ferry_sized_give(report, &none, sizeof(none),
+		                           "experts_commit: report"));
+	return ferry_experts_mark(x, stream);
 }
 
 enum ferry_status ferry_experts_commit(struct ferry_experts *experts,
@@ -270,10 +299,10 @@ enum ferry_status ferry_experts_commit(struct ferry_experts *experts,
 		f->exposed_ns += ferry_now_ns() - begin;
 		return status;
 	}
-	const enum ferry_status met = ferry_experts_meet(x, f, true);
+	enum ferry_status met = ferry_experts_meet(x, f, true);
 
 	if (met == FERRY_OK)
-		switch_over(x, f);
+		met = switch_over(x, f, stream);
 	open_layer(x, f);
 	FERRY_TRY(ferry_experts_named(x, "experts_commit", layer, met));
 	f->exposed_ns += ferry_now_ns() - begin;

@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "../fabric/gpu.h"
 #include "experts_inner.h"
 
 /* A plan on its way to a flight. */
@@ -208,7 +209,7 @@ enum ferry_status ferry_experts_flight_make(struct ferry_experts *x,
 			  : make_by_plan(x, asked, f);
 
 	if (status != FERRY_OK) {
-		ferry_experts_flight_free(f);
+		ferry_experts_flight_free(x, f);
 		return status;
 	}
 	*flight = f;
@@ -230,10 +231,13 @@ enum ferry_status ferry_experts_flight_aim(struct ferry_experts *x,
 	return FERRY_OK;
 }
 
-void ferry_experts_flight_free(struct experts_flight *flight)
+void ferry_experts_flight_free(const struct ferry_experts *x,
+                               struct experts_flight *flight)
 {
 	if (!flight)
 		return;
+	if (flight->over)
+		ferry_gpu_mark_free(x->world->gpu, flight->over);
 	ferry_experts_version_free(flight->target);
 	free(flight->freed);
 	free(flight);

@@ -13,6 +13,6 @@
 enum ferry_status
 ferry_experts_start_from(struct ferry_experts *experts, int32_t layer,
                          const struct ferry_placement *placement,
-                         const int32_t *sources);
+                         const int32_t *sources, struct CUstream_st *stream);
 
 #endif

@@ -18,6 +18,9 @@
  *	signal (ring, word, source)   the record is there; STAGED: and what its
  *	                              sender has pushed is there, everywhere
  *	signal buffer                 pieces that came into it
+ *
+ * In worlds of GPUs the buffers are memory of the GPU, and records are notes of
+ * the segment, which are stored and need neither outgoing nor bounce.
  */
 #ifndef FERRY_EXPERTS_INNER_H
 #define FERRY_EXPERTS_INNER_H
@@ -93,7 +96,9 @@ struct experts_flight {
 	uint64_t seq;                   /* plans started before it */
 	uint64_t number;                /* plans that ended before it */
 	bool done;                      /* this rank is done with it */
-	uint8_t *freed; /* [n_ranks] and that rank has said so */
+	bool is_marked;                 /* GPU: `over` is in a stream */
+	struct CUevent_st *over; /* behind the last that reads what it freed */
+	uint8_t *freed;          /* [n_ranks] and that rank has said so */
 	int32_t n_freed;
 	uint64_t plan_hash;
 	uint64_t history;
@@ -130,6 +135,7 @@ struct ferry_experts {
 	int32_t rank;
 	int32_t n_ranks;
 	enum ferry_experts_mode mode;
+	bool on_gpus;
 	int32_t n_layers;
 	int32_t n_tensors;
 	int32_t n_staging;
@@ -166,64 +172,6 @@ static inline int32_t experts_n_own(const struct ferry_experts *x,
 	return first[1] - first[0];
 }
 
-/* Signals; and offsets in every rank's memory. */
-static inline uint32_t experts_record_signal(const struct ferry_experts *x,
-                                             uint64_t seq,
-                                             enum experts_word word,
-                                             int32_t source)
-{
-	const uint32_t place =
-		(uint32_t)(seq % EXPERTS_RING) * EXPERTS_WORDS + (uint32_t)word;
-
-	return place * (uint32_t)x->n_ranks + (uint32_t)source;
-}
-
-static inline uint32_t experts_buffer_signal(const struct ferry_experts *x,
-                                             int32_t buffer)
-{
-	return EXPERTS_RING * EXPERTS_WORDS * (uint32_t)x->n_ranks +
-	       (uint32_t)buffer;
-}
-
-static inline size_t experts_record_at(const struct ferry_experts *x,
-                                       uint64_t seq, enum experts_word word,
-                                       int32_t source)
-{
-	return experts_record_signal(x, seq, word, source) *
-	       sizeof(struct experts_record);
-}
-
-/* Behind all records. */
-static inline size_t experts_outgoing_at(const struct ferry_experts *x,
-                                         uint64_t seq, enum experts_word word)
-{
-	const size_t place = EXPERTS_RING * EXPERTS_WORDS * (size_t)x->n_ranks +
-	                     seq % EXPERTS_RING * EXPERTS_WORDS + word;
-
-	return place * sizeof(struct experts_record);
-}
-
-static inline size_t experts_bounce_at(const struct ferry_experts *x)
-{
-	return (experts_outgoing_at(x, EXPERTS_RING - 1, EXPERTS_WORDS - 1) +
-	        sizeof(struct experts_record) + EXPERTS_ALIGN - 1) &
-	       ~(size_t)(EXPERTS_ALIGN - 1);
-}
-
-static inline size_t experts_buffer_at(const struct ferry_experts *x,
-                                       int32_t buffer)
-{
-	const size_t bounce =
-		x->mode == FERRY_EXPERTS_COPY ? EXPERTS_PIECE_BYTES : 0;
-
-	return experts_bounce_at(x) + bounce + (size_t)buffer * x->buffer_bytes;
-}
-
-static inline unsigned char *experts_base(const struct ferry_experts *x)
-{
-	return ferry_segment_base(x->segment);
-}
-
 /* Where a tensor of an own slot (of the world's count) is now. */
 unsigned char *ferry_experts_address(const struct ferry_experts *x,
                                      const struct experts_layer *layer,
@@ -257,7 +205,8 @@ enum ferry_status ferry_experts_flight_aim(struct ferry_experts *x,
                                            struct ferry_placement *next,
                                            struct experts_flight *flight);
 /* Frees it with a target that was not committed. */
-void ferry_experts_flight_free(struct experts_flight *flight);
+void ferry_experts_flight_free(const struct ferry_experts *x,
+                               struct experts_flight *flight);
 
 /* The own slots' buffers as they are now; NULL: no memory. */
 struct experts_version *
@@ -269,6 +218,17 @@ void ferry_experts_version_free(struct experts_version *version);
 /* May an operation of this rank still read what the version has? */
 bool ferry_experts_version_in_use(struct ferry_experts *x,
                                   const struct experts_version *version);
+
+/* What the GPU answers; its failure ends the object on all ranks. */
+enum ferry_status ferry_experts_gpu(struct ferry_experts *x,
+                                    enum ferry_status status);
+
+/*
+ * GPUs: marks in the stream of a commit what ended plans have freed and no
+ * operation of the host uses any more: kernels may. Errors: INVAL, CUDA.
+ */
+enum ferry_status ferry_experts_mark(struct ferry_experts *x,
+                                     struct CUstream_st *stream);
 
 /* Which ended plans this rank is done with, for all others to know. */
 void ferry_experts_say_done(struct ferry_experts *x,

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "../core/clock.h"
+#include "experts_layout.h"
 
 enum { LATE_NS = 200000000 }; /* the longest grace of a failure */
 
@@ -20,7 +21,7 @@ static const struct experts_record *record_of(const struct ferry_experts *x,
                                               enum experts_word word,
                                               int32_t rank)
 {
-	return (const void *)(experts_base(x) +
+	return (const void *)(experts_records(x) +
 	                      experts_record_at(x, f->seq, word, rank));
 }
 

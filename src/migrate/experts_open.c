@@ -12,7 +12,7 @@
 #include "../core/clock.h"
 #include "../core/sized.h"
 #include "../core/thread.h"
-#include "experts_inner.h"
+#include "experts_layout.h"
 
 /* What a rank tells the others. */
 struct card {
@@ -92,10 +92,13 @@ static enum ferry_status check_tensors(struct ferry_world *world,
 static enum ferry_status check(struct ferry_world *world,
                                struct ferry_experts_config *c)
 {
-	if (world->device != FERRY_DEVICE_CPU)
+	if (world->device != FERRY_DEVICE_CPU &&
+	    !ferry_fabric_is_near(world->fabric))
 		return ferry_fail(&world->ctx, FERRY_UNSUPPORTED,
-		                  "experts_open: the world is one of GPUs; "
-		                  "experts migrate in CPU worlds only, so far");
+		                  "experts_open: experts migrate between GPUs "
+		                  "by fabric p2p, and the world has %s, which "
+		                  "is for others",
+		                  world->fabric->ops->name);
 	if (c->n_layers < 1)
 		return refuse(world, "n_layers", c->n_layers, "1..");
 	if (c->n_tensors < 1)
@@ -426,12 +429,14 @@ static enum ferry_status open_segment(struct ferry_experts *x)
 		                  "experts_open: %d buffers of %zu bytes",
 		                  x->n_buffers, x->buffer_bytes);
 	x->stats.segment_bytes = experts_buffer_at(x, x->n_buffers);
-	FERRY_TRY(ferry_segment_open(x->world, x->stats.segment_bytes,
-	                             n_signals, &x->segment));
+	FERRY_TRY(ferry_segment_open_notes(x->world, x->stats.segment_bytes,
+	                                   n_signals, experts_notes_bytes(x),
+	                                   &x->segment));
+	/* A copy of the copy engine is whole, and never waits for room. */
+	const size_t most = x->on_gpus ? x->buffer_bytes : EXPERTS_PIECE_BYTES;
 	const size_t max_put = ferry_segment_max_put(x->segment);
 
-	x->piece_bytes =
-		max_put < EXPERTS_PIECE_BYTES ? max_put : EXPERTS_PIECE_BYTES;
+	x->piece_bytes = max_put < most ? max_put : most;
 	return FERRY_OK;
 }
 
@@ -461,6 +466,7 @@ enum ferry_status ferry_experts_open(struct ferry_world *world,
 	x->world = world;
 	x->rank = world->rank;
 	x->n_ranks = world->n_ranks;
+	x->on_gpus = world->device != FERRY_DEVICE_CPU;
 	x->ended_tail = &x->ended;
 	pthread_mutex_init(&x->lock, NULL);
 	ferry_cond_init(&x->opened);
@@ -480,8 +486,8 @@ void ferry_experts_close(struct ferry_experts *experts)
 
 	if (!x)
 		return;
+	ferry_experts_books_destroy(x); /* needs the world */
 	ferry_segment_close(x->segment);
-	ferry_experts_books_destroy(x);
 	pthread_cond_destroy(&x->opened);
 	pthread_mutex_destroy(&x->lock);
 	for (int32_t l = 0; l < x->n_layers; l++)

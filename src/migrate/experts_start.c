@@ -8,9 +8,10 @@
 
 #include "../core/bits.h"
 #include "../core/clock.h"
+#include "../fabric/gpu.h"
 #include "../trace/events.h"
 #include "experts_from.h"
-#include "experts_inner.h"
+#include "experts_layout.h"
 
 static enum ferry_status check_call(const struct ferry_experts *x,
                                     const struct experts_asked *asked,
@@ -27,7 +28,7 @@ static enum ferry_status check_call(const struct ferry_experts *x,
 		                  "experts_start: layer is %d, allowed are "
 		                  "0..%d",
 		                  asked->layer, x->n_layers - 1);
-	if (stream)
+	if (stream && !x->on_gpus)
 		return ferry_fail(&x->world->ctx, FERRY_INVAL,
 		                  "experts_start: stream is not NULL in a CPU "
 		                  "world");
@@ -104,7 +105,7 @@ static enum ferry_status make_flight(struct ferry_experts *x,
 	asked->held_back = !has_room(x);
 	if (status == FERRY_OK && !asked->held_back)
 		return FERRY_OK;
-	ferry_experts_flight_free(*flight);
+	ferry_experts_flight_free(x, *flight);
 	FERRY_TRY(status);
 	return ferry_experts_flight_make(x, asked, flight);
 }
@@ -185,10 +186,13 @@ static enum ferry_status push_bytes(struct ferry_experts *x,
                                     size_t bytes)
 {
 	const bool bounces =
-		x->mode == FERRY_EXPERTS_COPY &&
+		x->mode == FERRY_EXPERTS_COPY && !x->on_gpus &&
 		!(ferry_segment_caps(x->segment, t->to_rank) & FERRY_CAP_LDST);
 	const size_t to = experts_buffer_at(x, t->buffer) + offset;
 	const uint32_t signal = experts_buffer_signal(x, t->buffer);
+	enum ferry_status (*const put)(struct ferry_segment *, int32_t, size_t,
+	                               const void *, size_t, uint32_t) =
+		x->on_gpus ? ferry_segment_put_from : ferry_segment_put;
 
 	for (size_t at = 0; at < bytes; at += x->piece_bytes) {
 		const size_t left = bytes - at;
@@ -198,8 +202,8 @@ static enum ferry_status push_bytes(struct ferry_experts *x,
 		FERRY_TRY(ferry_segment_check(x->segment));
 		if (bounces)
 			FERRY_TRY(bounce(x, &source, n));
-		FERRY_TRY(ferry_segment_put(x->segment, t->to_rank, to + at,
-		                            source, n, signal));
+		FERRY_TRY(put(x->segment, t->to_rank, to + at, source, n,
+		              signal));
 	}
 	return FERRY_OK;
 }
@@ -221,12 +225,36 @@ static enum ferry_status push(struct ferry_experts *x,
 	return FERRY_OK;
 }
 
+/* Worlds of GPUs: the host stores it. STAGED comes behind the copies. */
+static enum ferry_status note(struct ferry_experts *x,
+                              const struct experts_flight *f,
+                              enum experts_word word,
+                              const struct experts_record *record)
+{
+	for (int32_t i = 1; i <= x->n_ranks; i++) {
+		const struct ferry_note n = {
+			.peer = (x->rank + i) % x->n_ranks,
+			.offset = experts_record_at(x, f->seq, word, x->rank),
+			.source = record,
+			.bytes = sizeof(*record),
+			.signal =
+				experts_record_signal(x, f->seq, word, x->rank),
+			.behind = word == EXPERTS_STAGED,
+		};
+
+		FERRY_TRY(ferry_segment_note(x->segment, &n));
+	}
+	return FERRY_OK;
+}
+
 /* To the ranks after this one first, so that not all begin with rank 0. */
 enum ferry_status ferry_experts_tell(struct ferry_experts *x,
                                      const struct experts_flight *f,
                                      enum experts_word word,
                                      const struct experts_record *record)
 {
+	if (x->on_gpus)
+		return note(x, f, word, record);
 	unsigned char *own =
 		experts_base(x) + experts_outgoing_at(x, f->seq, word);
 
@@ -240,9 +268,20 @@ enum ferry_status ferry_experts_tell(struct ferry_experts *x,
 	return ferry_segment_kick(x->segment);
 }
 
+static enum ferry_status push_all(struct ferry_experts *x,
+                                  const struct experts_flight *f)
+{
+	for (int32_t i = 0; i < f->n_transfers; i++)
+		if (f->transfers[i].from_rank == x->rank)
+			FERRY_TRY(push(x, &x->layers[f->layer],
+			               &f->transfers[i]));
+	return FERRY_OK;
+}
+
 /*
  * The flush fences: what was pushed is there before the record is, on every
- * rank. So who has all records knows that everything is staged.
+ * rank. So who has all records knows that everything is staged. On a GPU
+ * signals come in the order of the copies, and nothing waits.
  */
 static enum ferry_status send(struct ferry_experts *x,
                               const struct experts_flight *f)
@@ -253,13 +292,14 @@ static enum ferry_status send(struct ferry_experts *x,
 		.layer = f->layer,
 	};
 
+	if (x->on_gpus) {
+		FERRY_TRY(push_all(x, f));
+		return ferry_experts_tell(x, f, EXPERTS_STAGED, &record);
+	}
 	/* What was said of the plan before has come: see docs/balance.md. */
 	FERRY_TRY(ferry_segment_flush(x->segment));
 	x->bounced = 0;
-	for (int32_t i = 0; i < f->n_transfers; i++)
-		if (f->transfers[i].from_rank == x->rank)
-			FERRY_TRY(push(x, &x->layers[f->layer],
-			               &f->transfers[i]));
+	FERRY_TRY(push_all(x, f));
 	FERRY_TRY(ferry_segment_flush(x->segment));
 	return ferry_experts_tell(x, f, EXPERTS_STAGED, &record);
 }
@@ -287,9 +327,20 @@ static enum ferry_status send_timed(struct ferry_experts *x,
 	return status;
 }
 
+/* Copies begin when the stream has written what they read. */
+static enum ferry_status await_stream(struct ferry_experts *x,
+                                      const struct experts_flight *f,
+                                      struct CUstream_st *stream)
+{
+	if (!x->on_gpus || !ferry_experts_leaving(x, f))
+		return FERRY_OK;
+	return ferry_experts_gpu(
+		x, ferry_gpu_copy_after(&x->world->ctx, x->world->gpu, stream));
+}
+
 static enum ferry_status start(struct ferry_experts *x,
                                struct experts_asked *asked,
-                               const struct CUstream_st *stream)
+                               struct CUstream_st *stream)
 {
 	struct experts_flight *f;
 
@@ -298,6 +349,12 @@ static enum ferry_status start(struct ferry_experts *x,
 	                              ferry_segment_check(x->segment)));
 	FERRY_TRY(check_state(x, asked->layer));
 	FERRY_TRY(make_flight(x, asked, &f));
+	const enum ferry_status status = await_stream(x, f, stream);
+
+	if (status != FERRY_OK) {
+		ferry_experts_flight_free(x, f);
+		return status;
+	}
 	enter(x, f);
 	return ferry_experts_named(x, "experts_start", asked->layer,
 	                           send_timed(x, f));
@@ -331,10 +388,10 @@ ferry_experts_start_placement(struct ferry_experts *experts, int32_t layer,
 enum ferry_status
 ferry_experts_start_from(struct ferry_experts *experts, int32_t layer,
                          const struct ferry_placement *placement,
-                         const int32_t *sources)
+                         const int32_t *sources, struct CUstream_st *stream)
 {
 	struct experts_asked asked = {
 		.layer = layer, .to = placement, .sources = sources};
 
-	return start(experts, &asked, NULL);
+	return start(experts, &asked, stream);
 }

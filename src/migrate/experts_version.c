@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "../core/sized.h"
-#include "experts_inner.h"
+#include "experts_layout.h"
 
 struct experts_version *
 ferry_experts_version_make(const struct ferry_experts *x,

@@ -54,6 +54,7 @@ struct ferry_gpu_memory {
 int32_t fake_gpu_memories;
 uint32_t fake_gpu_fails;
 uint32_t fake_gpu_stuck;
+uint32_t fake_gpu_busy;
 uint32_t fake_gpu_no_host;
 uint32_t fake_gpu_no_rdma;
 
@@ -358,6 +359,59 @@ enum ferry_status ferry_gpu_copy(struct ferry_ctx *ctx, struct ferry_gpu *gpu,
 	pthread_cond_signal(&c->work);
 	pthread_mutex_unlock(&c->lock);
 	return FERRY_OK;
+}
+
+/* In the copier, hence before all that is queued later. */
+static void until_idle(void *arg)
+{
+	(void)arg;
+	while (load_seq_u32(&fake_gpu_busy))
+		usleep(NEXT_US);
+}
+
+enum ferry_status ferry_gpu_copy_after(struct ferry_ctx *ctx,
+                                       struct ferry_gpu *gpu,
+                                       struct CUstream_st *stream)
+{
+	(void)stream;
+	return ferry_gpu_copy(ctx, gpu, NULL, NULL, 0, until_idle, NULL);
+}
+
+enum ferry_status ferry_gpu_copy_on(struct ferry_ctx *ctx,
+                                    const struct ferry_gpu *gpu, void *to,
+                                    const void *from, size_t bytes,
+                                    struct CUstream_st *stream)
+{
+	(void)ctx;
+	(void)gpu;
+	(void)stream;
+	memcpy(to, from, bytes);
+	return FERRY_OK;
+}
+
+enum ferry_status ferry_gpu_mark(struct ferry_ctx *ctx,
+                                 const struct ferry_gpu *gpu,
+                                 struct CUstream_st *stream,
+                                 struct CUevent_st **mark)
+{
+	(void)ctx;
+	(void)gpu;
+	(void)stream;
+	if (!*mark)
+		*mark = malloc(1);
+	return FERRY_OK;
+}
+
+bool ferry_gpu_passed(const struct ferry_gpu *gpu, struct CUevent_st *mark)
+{
+	(void)gpu;
+	return mark && !load_seq_u32(&fake_gpu_busy);
+}
+
+void ferry_gpu_mark_free(const struct ferry_gpu *gpu, struct CUevent_st *mark)
+{
+	(void)gpu;
+	free(mark);
 }
 
 bool ferry_gpu_failed(const struct ferry_gpu *gpu)

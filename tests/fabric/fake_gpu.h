@@ -16,6 +16,9 @@ extern uint32_t fake_gpu_fails;
 /* 1: copies wait; 2: the GPU says that it has failed, too. */
 extern uint32_t fake_gpu_stuck;
 
+/* 1: streams of the caller's have work that does not end. */
+extern uint32_t fake_gpu_busy;
+
 /* 1: memory of the host is not a GPU's. */
 extern uint32_t fake_gpu_no_host;
 /* Bit g: NICs do not reach GPU g. */

@@ -11,14 +11,22 @@
 #include "core/bits.h"
 #include "experts_lab.h"
 
+#ifdef FAKE_GPU
 const struct lab_setting lab_settings[] = {
-	{"local", "local", RANKS_THREADS, ""},
-	{"shm", "shm", RANKS_PROCESSES, ""},
-	{"hosts of 2", "shm+wire", RANKS_THREADS, "RANKS_PER_HOST=2"},
-	{"wire processes", "wire", RANKS_PROCESSES, "WIRE_DELAY_US=200"},
-	{"reorder", "shm", RANKS_PROCESSES, "FAULT=reorder"},
-	{NULL, NULL, RANKS_THREADS, NULL},
+	{"p2p", "p2p", RANKS_THREADS, "", 2},
+	{"p2p processes", "p2p", RANKS_PROCESSES, "", 2},
+	{NULL, NULL, RANKS_THREADS, NULL, 0},
 };
+#else
+const struct lab_setting lab_settings[] = {
+	{"local", "local", RANKS_THREADS, "", 0},
+	{"shm", "shm", RANKS_PROCESSES, "", 0},
+	{"hosts of 2", "shm+wire", RANKS_THREADS, "RANKS_PER_HOST=2", 0},
+	{"wire processes", "wire", RANKS_PROCESSES, "WIRE_DELAY_US=200", 0},
+	{"reorder", "shm", RANKS_PROCESSES, "FAULT=reorder", 0},
+	{NULL, NULL, RANKS_THREADS, NULL, 0},
+};
+#endif
 
 struct lab_shape lab_small(uint64_t seed, enum ferry_experts_mode mode)
 {
@@ -115,7 +123,12 @@ static void make_tensors(struct lab *lab)
 		n_own += (size_t)lab->n_own[l];
 	for (int32_t t = 0; t < shape->n_tensors; t++)
 		bytes += shape->tensor_bytes[t] + 3;
-	lab->memory = calloc(n_own ? n_own : 1, bytes);
+	if (lab->gpu) {
+		lab->mirror = mirror_make(lab->gpu, (n_own + 1) * bytes, 1);
+		lab->memory = lab->mirror.device;
+	} else {
+		lab->memory = calloc(n_own ? n_own : 1, bytes);
+	}
 	lab->tensors = calloc(n_own * (size_t)shape->n_tensors + 1,
 	                      sizeof(*lab->tensors));
 	for (size_t i = 0; i < n_own * (size_t)shape->n_tensors; i++) {
@@ -129,6 +142,10 @@ void lab_make(struct lab *lab, struct rank *rank, const struct lab_shape *shape)
 	memset(lab, 0, sizeof(*lab));
 	lab->rank = rank;
 	lab->shape = *shape;
+#ifndef FAKE_GPU
+	if (ferry_world_device(rank->world) == FERRY_DEVICE_CUDA)
+		lab->gpu = rank_memory_of(rank, 1);
+#endif
 	for (int32_t l = 0; l < shape->n_layers; l++) {
 		lab->first[l] = placement_of(shape, rank->n_ranks, l);
 		lab->n_own[l] = n_slots_of(lab->first[l], rank->rank);
@@ -174,6 +191,20 @@ static unsigned char *tensor_of(const struct lab *lab, int32_t layer,
 	return address;
 }
 
+static void fill_tensor(struct lab *lab, int32_t layer, int32_t expert,
+                        int32_t t, unsigned char *to)
+{
+	const size_t bytes = lab->shape.tensor_bytes[t];
+	unsigned char *host = lab->gpu ? malloc(bytes) : to;
+
+	for (size_t at = 0; at < bytes; at++)
+		host[at] = lab_byte(lab, layer, expert, t, at);
+	if (!lab->gpu)
+		return;
+	rank_memory_write(lab->gpu, to, host, bytes);
+	free(host);
+}
+
 void lab_fill(struct lab *lab)
 {
 	for (int32_t l = 0; l < lab->shape.n_layers; l++)
@@ -183,10 +214,8 @@ void lab_fill(struct lab *lab)
 				first_slot(lab->first[l], lab->rank->rank) + i);
 
 			for (int32_t t = 0; t < lab->shape.n_tensors; t++)
-				for (size_t at = 0;
-				     at < lab->shape.tensor_bytes[t]; at++)
-					tensor_of(lab, l, NULL, i, t)[at] =
-						lab_byte(lab, l, e, t, at);
+				fill_tensor(lab, l, e, t,
+				            tensor_of(lab, l, NULL, i, t));
 		}
 }
 
@@ -199,7 +228,10 @@ void lab_close(struct lab *lab)
 		lab->first[l] = NULL;
 	}
 	free(lab->tensors);
-	free(lab->memory);
+	if (lab->gpu && lab->memory)
+		mirror_drop(lab->gpu, &lab->mirror);
+	else
+		free(lab->memory);
 	lab->tensors = NULL;
 	lab->memory = NULL;
 }
@@ -310,10 +342,18 @@ void lab_plan(const struct ferry_placement *placement, int32_t layer,
 static bool tensor_is(const struct lab *lab, int32_t layer, int32_t expert,
                       int32_t t, const unsigned char *bytes)
 {
-	for (size_t at = 0; at < lab->shape.tensor_bytes[t]; at++)
-		if (bytes[at] != lab_byte(lab, layer, expert, t, at))
-			return false;
-	return true;
+	const size_t n = lab->shape.tensor_bytes[t];
+	unsigned char *const copy = lab->gpu ? malloc(n) : NULL;
+	size_t at = 0;
+
+	if (lab->gpu) {
+		rank_memory_read(lab->gpu, copy, bytes, n);
+		bytes = copy;
+	}
+	while (at < n && bytes[at] == lab_byte(lab, layer, expert, t, at))
+		at++;
+	free(copy);
+	return at == n;
 }
 
 int32_t lab_wrong(const struct lab *lab, int32_t layer,
@@ -424,6 +464,9 @@ void lab_run(const struct lab_setting *setting, int32_t n_ranks,
 	const struct ranks how = {
 		.kind = setting->kind,
 		.n_ranks = n_ranks,
+		.device =
+			setting->n_gpus ? FERRY_DEVICE_CUDA : FERRY_DEVICE_CPU,
+		.n_gpus = setting->n_gpus,
 		.fabric = setting->fabric,
 		.options = setting->options,
 		.arg = (void *)(uintptr_t)arg,

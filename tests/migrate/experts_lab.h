@@ -9,7 +9,7 @@
 
 #include <ferry/experts.h>
 
-#include "support/ranks.h"
+#include "support/rank_memory.h"
 
 enum { LAB_LAYERS = 4, LAB_TENSORS = 4, LAB_TESTS = 16 };
 
@@ -21,6 +21,7 @@ struct lab_setting {
 	const char *fabric;
 	enum ranks_kind kind;
 	const char *options;
+	int32_t n_gpus; /* 0: a CPU world */
 };
 
 /* The last one has no name. */
@@ -45,8 +46,10 @@ struct lab {
 	struct lab_shape shape;
 	struct ferry_placement *first[LAB_LAYERS];
 	struct ferry_experts *experts;
-	void **tensors;        /* COPY */
-	unsigned char *memory; /* theirs */
+	void **tensors;          /* COPY */
+	unsigned char *memory;   /* theirs */
+	struct mirror mirror;    /* the same on a GPU */
+	struct rank_memory *gpu; /* NULL: the host reads weights */
 	int32_t n_own[LAB_LAYERS];
 };
 

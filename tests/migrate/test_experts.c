@@ -528,6 +528,7 @@ static void test_traced(void **state)
 		.fabric = setting->fabric,
 		.kind = setting->kind,
 		.options = "TRACE=/dev/null",
+		.n_gpus = setting->n_gpus,
 	};
 	struct lab_shape shape = lab_small(seed + 13, FERRY_EXPERTS_REMAP);
 

@@ -44,6 +44,9 @@ static void run(const struct lab_setting *setting, int32_t n_ranks,
 	struct ranks how = {
 		.kind = setting->kind,
 		.n_ranks = n_ranks,
+		.device =
+			setting->n_gpus ? FERRY_DEVICE_CUDA : FERRY_DEVICE_CPU,
+		.n_gpus = setting->n_gpus,
 		.fabric = setting->fabric,
 		.options = options,
 		.killed = killed,
