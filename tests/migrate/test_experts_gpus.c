@@ -2,7 +2,8 @@
 /*
  * What only worlds of GPUs have, on pretended ones: a start that waits for
  * nothing, copies behind the caller's stream, memory that kernels may still
- * read after the host has given it back, a GPU that fails, other fabrics.
+ * read after the host has given it back, copies that never come, a balancer,
+ * other fabrics.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,11 +13,13 @@
 
 #include <cmocka.h>
 
+#include <ferry/balancer.h>
+
 #include "../fabric/fake_gpu.h"
 #include "core/order.h"
 #include "experts_lab.h"
 
-enum { SHORT_MS = 300 };
+enum { SHORT_MS = 300, EXPERTS = 13 /* of lab_small */ };
 
 static void start(struct lab *lab, int32_t layer)
 {
@@ -116,6 +119,34 @@ static void never_staged(struct rank *rank)
 	store_seq_u32(&fake_gpu_busy, 0);
 }
 
+/* All tokens want experts of rank 0: the plan moves some, and they arrive. */
+static void balanced(struct rank *rank)
+{
+	struct lab *lab = open_lab(rank);
+	const struct ferry_placement *placement =
+		ferry_experts_placement(lab->experts, 0);
+	struct ferry_balancer_config config = FERRY_BALANCER_CONFIG_INIT;
+	struct ferry_balancer_in in = FERRY_BALANCER_IN_INIT;
+	struct ferry_balancer_report report = FERRY_BALANCER_REPORT_INIT;
+	struct ferry_balancer *balancer = NULL;
+	int32_t counts[EXPERTS] = {0};
+
+	for (int32_t s = 0; s < ferry_placement_n_slots(placement); s++)
+		if (ferry_placement_rank(placement, s) == 0 &&
+		    ferry_placement_expert(placement, s) >= 0)
+			counts[ferry_placement_expert(placement, s)] = 1000;
+	config.experts = lab->experts;
+	config.policy = FERRY_BALANCE_FERRY;
+	RANKS_OK(ferry_balancer_open(rank->world, &config, &balancer));
+	ranks_defer((void (*)(void *))ferry_balancer_close, balancer);
+	in.counts = counts;
+	RANKS_OK(ferry_balancer_predict(balancer, 0, &in));
+	RANKS_OK(ferry_balancer_commit(balancer, 0, &placement, &report));
+	RANKS_CHECK(report.n_swaps + report.n_copies > 0);
+	RANKS_CHECK(report.after_ppm < report.before_ppm);
+	lab_check(lab, 0, placement);
+}
+
 static void run(void **state, int32_t timeout_ms, ranks_body *body)
 {
 	static const enum ferry_experts_mode modes[] = {FERRY_EXPERTS_REMAP,
@@ -153,6 +184,11 @@ static void test_never_staged(void **state)
 	run(state, SHORT_MS, never_staged);
 }
 
+static void test_balanced(void **state)
+{
+	run(state, 0, balanced);
+}
+
 /* Several hosts: memory of GPUs is not put there. */
 static void refused(struct rank *rank)
 {
@@ -184,6 +220,7 @@ int main(void)
 		cmocka_unit_test(test_behind_the_stream),
 		cmocka_unit_test(test_kept_for_kernels),
 		cmocka_unit_test(test_never_staged),
+		cmocka_unit_test(test_balanced),
 		cmocka_unit_test(test_refused),
 	};
 
