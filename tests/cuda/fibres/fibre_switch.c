@@ -24,7 +24,11 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-enum { STACK_BYTES = 64 << 10 };
+/*
+ * Tops of stacks are so far apart that one cache has many of them: any two would
+ * share a set of the first level otherwise.
+ */
+enum { STACK_BYTES = 64 << 10, TOP_STEP = 5 * 64, TOP_BYTES = 4096 };
 /* The last word of a stack that no frame may reach. */
 static const uint64_t STACK_END = 0x5a17ed5a17ed5a17u;
 
@@ -85,6 +89,14 @@ static void first_entry(void)
 	abort();
 }
 
+static void **top_of(void *stack)
+{
+	const uintptr_t n = (uintptr_t)stack / STACK_BYTES;
+
+	return (void **)((char *)stack + STACK_BYTES - 64 -
+	                 n * TOP_STEP % TOP_BYTES);
+}
+
 bool fibre_open(struct fibre *f, void (*body)(void))
 {
 	void *stack = free_stacks;
@@ -99,7 +111,7 @@ bool fibre_open(struct fibre *f, void (*body)(void))
 			return false;
 	}
 	*(uint64_t *)stack = STACK_END;
-	void **sp = (void **)((char *)stack + STACK_BYTES - 64);
+	void **sp = top_of(stack);
 
 	*--sp = NULL; /* first_entry returns to nobody */
 	*--sp = (void *)(uintptr_t)first_entry;
@@ -112,7 +124,9 @@ void fibre_close(struct fibre *f)
 {
 #ifdef FIBRE_ASAN
 	/* The frames of first_entry and above were never left. */
-	__asan_unpoison_memory_region(f->stack, STACK_BYTES);
+	__asan_unpoison_memory_region(
+		f->sp,
+		(size_t)((char *)f->stack + STACK_BYTES - (char *)f->sp));
 #endif
 	if (*(uint64_t *)f->stack != STACK_END) {
 		printf("fibres: a stack was too small\n");

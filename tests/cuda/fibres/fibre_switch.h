@@ -19,6 +19,14 @@ struct fibre {
 bool fibre_open(struct fibre *f, void (*body)(void));
 /* Of one whose body has returned. */
 void fibre_close(struct fibre *f);
+
+/* Ahead of fibre_enter: thousands of stacks do not fit in a cache. */
+static inline void fibre_prefetch(const struct fibre *f)
+{
+	for (int line = 0; line < 4; line++)
+		__builtin_prefetch((const char *)f->sp + 64 * line);
+}
+
 /* From the scheduler, until the fibre leaves or its body returns. */
 void fibre_enter(struct fibre *f);
 void fibre_leave(struct fibre *f);

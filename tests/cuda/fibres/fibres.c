@@ -56,8 +56,8 @@ struct thread {
 	bool over;
 	const uint32_t *round; /* waits until this is not `seen` */
 	uint32_t seen;
-	struct copies stores, loads;
-	uint32_t group; /* of stores */
+	struct copies *stores, *loads; /* NULL: none, as of most threads */
+	uint32_t group;                /* of stores */
 };
 
 struct warp {
@@ -171,8 +171,9 @@ static void run_kernel(void)
 	const struct fibre_launch *l = &self->warp->block->grid->launch;
 
 	l->call(l->kernel, l->args);
-	if (self->stores.n)
+	if (self->stores)
 		give_up("a thread ends with bulk stores under way");
+	free(self->loads); /* that it has not waited for */
 	self->over = true;
 }
 
@@ -295,6 +296,8 @@ static bool run_warp(struct warp *w)
 
 		can[lane] = !t->over && (!t->round || *t->round != t->seen);
 		ran |= can[lane];
+		if (can[lane])
+			fibre_prefetch(&t->fibre);
 	}
 	for (int lane = 0; lane < LANES; lane++)
 		if (can[lane])
@@ -424,26 +427,33 @@ void *fibre_shared(int line, size_t bytes)
 }
 
 /* The oldest ones, until so many are left. */
-static void copy_until(struct copies *c, uint32_t n_left)
+static void copy_until(struct copies **copies, uint32_t n_left)
 {
+	struct copies *c = *copies;
 	const uint32_t n = c->n - n_left;
 
 	for (uint32_t i = 0; i < n; i++)
 		memcpy(c->of[i].to, c->of[i].from, c->of[i].bytes);
 	memmove(c->of, c->of + n, n_left * sizeof(*c->of));
 	c->n = n_left;
+	if (n_left)
+		return;
+	free(c);
+	*copies = NULL;
 }
 
-static void begin_copy(struct copies *c, struct copy copy)
+static void begin_copy(struct copies **copies, struct copy copy)
 {
 	if ((uintptr_t)copy.to % 16 || (uintptr_t)copy.from % 16 ||
 	    copy.bytes % 16)
 		give_up("a copy of what is no multiple of 16");
-	if (c->n == COPIES)
-		copy_until(c, COPIES - 1);
-	c->of[c->n++] = copy;
+	if (!*copies)
+		*copies = taken(sizeof(**copies), 0);
+	else if ((*copies)->n == COPIES)
+		copy_until(copies, COPIES - 1);
+	(*copies)->of[(*copies)->n++] = copy;
 	if (draw() % 2)
-		copy_until(c, 0);
+		copy_until(copies, 0);
 }
 
 void fibre_bulk_store(void *to, const void *from, uint32_t bytes)
@@ -458,13 +468,15 @@ void fibre_bulk_commit(void)
 
 void fibre_bulk_wait(uint32_t n_groups)
 {
-	struct copies *c = &self->stores;
+	const struct copies *c = self->stores;
 	uint32_t n = 0;
 
+	if (!c)
+		return;
 	/* Copies of groups that may go on stay. */
 	while (n < c->n && c->of[c->n - 1 - n].group + n_groups >= self->group)
 		n++;
-	copy_until(c, n);
+	copy_until(&self->stores, n);
 }
 
 void fibre_async_load(void *shared, const void *global, uint32_t bytes)
@@ -474,7 +486,8 @@ void fibre_async_load(void *shared, const void *global, uint32_t bytes)
 
 void fibre_async_wait(void)
 {
-	copy_until(&self->loads, 0);
+	if (self->loads)
+		copy_until(&self->loads, 0);
 }
 
 uint64_t fibre_ns(void)

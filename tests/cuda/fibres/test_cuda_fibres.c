@@ -23,16 +23,12 @@
 enum { CTAS_LEAST = 4, CTAS_MOST = 12 };
 /*
  * Cases of batches to be refused, for one of others; ways of combine to go on
- * by: a run has some, by its seed. Sanitizers make it all several times slower.
+ * by: a run has some, by its seed.
  */
-#ifdef FERRY_SANITIZED
-enum { REFUSED = 3, WAY_STEP = 7 };
-#else
-enum { REFUSED = 8, WAY_STEP = 4 };
-#endif
+enum { REFUSED = 6, WAY_STEP = 7 };
 
 static uint64_t seed;
-static int n_cases = 2;
+static int n_cases = 1;
 static int32_t n_ranks = 2;
 
 static struct try_check run_of(bool lean)
@@ -72,7 +68,7 @@ static void try_seeds(struct try_check *run, int n_seeds)
 
 /*
  * They were wrong once: dev/cuda-lean.md, "Wrong, and mended". The last one by
- * most draws.
+ * most draws, of which a run has one.
  */
 static void test_known(void **state)
 {
@@ -82,10 +78,9 @@ static void test_known(void **state)
 	(void)state;
 	run.kernels.combine = NULL;
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
-		for (uint64_t draws = 1; draws <= 2; draws++)
-			try_case(&run, 2, known[i], draws, CTAS_MOST);
+		try_case(&run, 2, known[i], 1 + seed % 2, CTAS_MOST);
 	assert_int_equal(run.n_wrong, 0);
-	assert_true(run.n_steps > 6);
+	assert_true(run.n_steps > 3);
 	assert_true(run.n_lean > 0);
 }
 
@@ -164,7 +159,7 @@ static void test_ways(void **state)
 	(void)state;
 	for (int way = (int)(seed % WAY_STEP); way < COMBINE_WAYS;
 	     way += WAY_STEP)
-		combine_try(&tries, way, 1 + (uint64_t)way,
+		combine_try(&tries, way, seed + (uint64_t)way,
 		            way % 5 == 4 ? 4 : 2);
 	assert_sums(&tries);
 }
@@ -176,7 +171,7 @@ static void test_ways(void **state)
  */
 static void test_many_choices(void **state)
 {
-	static const uint64_t seeds[] = {6, 33, 42};
+	static const uint64_t seeds[] = {33, 60, 207};
 	struct combine_tries tries = {0, 0};
 
 	(void)state;
