@@ -68,6 +68,24 @@ static void make_lean(struct random_case *c)
 		m->max_recv_rows = (int64_t)m->n_ranks * m->max_tokens / 2 + 1;
 }
 
+/* Odd seeds: many rows; even ones: long ones, as many as are not too big. */
+static void make_crowded(struct random_case *c)
+{
+	struct ferry_moe_config *m = &c->config;
+	const uint64_t draw = c->seed / 2;
+	int32_t most;
+
+	m->topk = m->topk % 4 + 1;
+	if (c->seed % 2) {
+		m->max_tokens = 60 + (int32_t)(draw % 90);
+		m->hidden = m->hidden % 300 + 1;
+		return;
+	}
+	m->hidden = 6000 + (int32_t)(draw % 9000) / (draw % 3 ? 16 : 1) * 16;
+	most = (1 << 21) / (m->hidden * m->n_experts) + 4;
+	m->max_tokens = most < 24 ? most : 24;
+}
+
 static void step_lean(struct drive_step *s, const struct ferry_moe_config *m)
 {
 	s->spec.hidden = s->spec.hidden > 512 ? m->hidden / 2048 * 1024 : 0;
@@ -213,6 +231,8 @@ void try_check_case(struct try_check *run, uint64_t seed, int32_t n_ranks)
 	c.config.n_ranks = n_ranks;
 	if (run->lean)
 		make_lean(&c);
+	if (run->crowded)
+		make_crowded(&c);
 	if (run->refused)
 		c.config.bad_id = FERRY_BAD_ID_ERROR;
 	if (run->quotas)

@@ -15,6 +15,8 @@ struct try_check {
 	struct harness_kernels kernels; /* no combine kernel: none is tried */
 	bool lean;    /* cases are made such that the lean kernel takes them */
 	bool mixed;   /* every third launch is of lines instead */
+	bool crowded; /* cases are made such that few blocks have much to do:
+	               * more rows than warps, or rows of several stages */
 	bool refused; /* every batch has ids, or a count, out of range */
 	bool quotas;  /* every expert is on every rank, under split QUOTA */
 	int n_wrong, n_failed, n_steps, n_lean; /* so far */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stands in for CUDA's header of that name: what the harness of dev/ and the
- * launchers of dispatch kernels use, on one device whose memory is the host's.
+ * launchers of kernels use, on devices whose memory is the host's.
  * Names are macros, so that they do not meet those of a CUDA library in a link.
  */
 #ifndef FIBRE_CUDA_RUNTIME_API_H
@@ -43,13 +43,16 @@ cudaError_t fibre_sync(void);
 }
 #endif
 
-/* The one device is set, and is its own peer. */
+/* As many as there are ranks, each of them the peer of all. */
+enum { FIBRE_DEVICES = 16 };
+
 static inline cudaError_t fibre_good(int device)
 {
-	return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+	return device >= 0 && device < FIBRE_DEVICES ? cudaSuccess
+	                                             : cudaErrorInvalidDevice;
 }
 
-#define cudaGetDeviceCount(n)                (*(n) = 1, cudaSuccess)
+#define cudaGetDeviceCount(n)                (*(n) = FIBRE_DEVICES, cudaSuccess)
 #define cudaGetErrorString(e)                ((e) ? "an error of fibres" : "none")
 #define cudaGetLastError()                   fibre_good(0)
 #define cudaSetDevice(d)                     fibre_good(d)

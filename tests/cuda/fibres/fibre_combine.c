@@ -283,10 +283,13 @@ void combine_try(struct combine_tries *tries, int way, uint64_t seed,
 {
 	struct combine_case t = {.h = NULL};
 	const struct harness_kernels kernels = {
-		.dispatch = &ferry_cuda_dispatch_lines,
-		.combine = &ferry_cuda_combine_lines,
-		.path = FERRY_PATH_LINES,
+		.dispatch = tries->chunks ? &ferry_cuda_dispatch_chunks
+	                                  : &ferry_cuda_dispatch_lines,
+		.combine = tries->chunks ? &ferry_cuda_combine_chunks
+	                                 : &ferry_cuda_combine_lines,
+		.path = tries->chunks ? FERRY_PATH_CHUNKS : FERRY_PATH_LINES,
 		.ctas = way / 3 % 3 == ROWS_MANY ? CTAS_MANY : CTAS_FEW,
+		.early = tries->early,
 	};
 
 	make_case(&t, way, seed, n_ranks);

@@ -6,6 +6,7 @@
 #ifndef FIBRE_COMBINE_H
 #define FIBRE_COMBINE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
@@ -16,6 +17,8 @@
 enum { COMBINE_WAYS = 3 * 3 * 3, COMBINE_ODD_SUMS = 1 + 3 * 2 };
 
 struct combine_tries {
+	bool chunks; /* not lines */
+	bool early;  /* launches may overlap */
 	int n_sums;  /* of an operation, compared with the oracle */
 	int n_wrong; /* ranks whose dispatch or sum was another, or who got a
 	              * row that nobody waits for */

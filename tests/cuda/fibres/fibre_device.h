@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Device code's words that need no PTX, as C++ on fibres: qualifiers, vector
- * types, votes, shuffles, atomics. As far as the kernels by lines of
- * src/cuda say them; __shared__ is left to fibre_source.cmake.
+ * types, votes, shuffles, atomics. As far as kernels of src/cuda
+ * say them; __shared__ is left to fibre_source.cmake.
  */
 #ifndef FIBRE_DEVICE_H
 #define FIBRE_DEVICE_H
@@ -31,6 +31,10 @@ struct dim3 {
 
 struct alignas(16) uint4 {
 	uint32_t x, y, z, w;
+};
+
+struct alignas(16) int4 {
+	int32_t x, y, z, w;
 };
 
 struct alignas(8) uint2 {
@@ -139,6 +143,18 @@ static inline bool __all_sync(uint32_t mask, bool v)
 static inline void __syncwarp(uint32_t mask = 0xffffffffu)
 {
 	fibre_meet(mask, 0);
+}
+
+/* The lanes that gave the same. */
+static inline uint32_t __match_any_sync(uint32_t mask, uint64_t v)
+{
+	const uint64_t *all = fibre_meet(mask, v);
+	uint32_t result = 0;
+
+	for (int lane = 0; lane < 32; lane++)
+		if (mask >> lane & 1 && all[lane] == v)
+			result |= 1u << lane;
+	return result;
 }
 
 static inline uint32_t __reduce_add_sync(uint32_t mask, uint32_t v)

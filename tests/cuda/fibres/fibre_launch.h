@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How src/cuda launches its kernels, on fibres: as far as lines do. */
+/* How src/cuda launches its kernels, on fibres. */
 #ifndef FIBRE_LAUNCH_H
 #define FIBRE_LAUNCH_H
 
@@ -42,10 +42,23 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config,
 		config->gridDim.x,
 		config->blockDim.x,
 		config->dynamicSmemBytes,
+		config->numAttrs > 0,
 	};
 
 	fibres_enqueue(config->stream, &l);
 	return cudaSuccess;
+}
+
+/* Of the one type of kernel that is launched in this way. */
+static inline cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid,
+                                           dim3 block, void **args,
+                                           size_t shared, cudaStream_t stream)
+{
+	typedef struct ferry_cuda_combine A;
+	const cudaLaunchConfig_t config = {grid,   block,   shared,
+	                                   stream, nullptr, 0};
+
+	return cudaLaunchKernelEx(&config, (void (*)(A))kernel, *(A *)args[0]);
 }
 
 enum cudaFuncAttribute {

@@ -2,8 +2,9 @@
 /*
  * Stands in for the files of src/cuda that consist of PTX: order.cuh, copy.cuh
  * and number.cuh, whose guards it takes. One fibre runs at a time, so an access
- * is in order with all others and fences do nothing; nothing here could show
- * that one is missing. What volatile keeps is that polls are loads.
+ * is in order with all others and fences of memory do nothing; nothing here
+ * could show that one is missing. What volatile keeps is that polls are loads.
+ * Where threads talk, others may run in between; an acquire may be a poll.
  */
 #ifndef FIBRE_ORDER_CUH
 #define FIBRE_ORDER_CUH
@@ -24,14 +25,26 @@ template <class T, class U> void fibre_store(T *p, U v)
 	*(volatile T *)p = (T)v;
 }
 
+template <class T> T fibre_acquire(const T *p)
+{
+	fibre_pause(1);
+	return fibre_load(p);
+}
+
+template <class T, class U> void fibre_release(T *p, U v)
+{
+	fibre_pause(4);
+	fibre_store(p, v);
+}
+
 #define load_relaxed_gpu  fibre_load
-#define load_acquire_gpu  fibre_load
+#define load_acquire_gpu  fibre_acquire
 #define load_relaxed_sys  fibre_load
-#define load_acquire_sys  fibre_load
+#define load_acquire_sys  fibre_acquire
 #define store_relaxed_gpu fibre_store
-#define store_release_gpu fibre_store
+#define store_release_gpu fibre_release
 #define store_relaxed_sys fibre_store
-#define store_release_sys fibre_store
+#define store_release_sys fibre_release
 #define add_relaxed_gpu   atomicAdd
 #define add_acq_rel_gpu   atomicAdd
 
@@ -79,13 +92,14 @@ static inline void load_volatile_16(const void *p, uint64_t *a, uint64_t *b)
 	*b = fibre_load((const uint64_t *)p + 1);
 }
 
-/* Grids of a stream run one behind the other. */
 static inline void kernel_wait_previous(void)
 {
+	fibre_wait_previous();
 }
 
 static inline void kernel_launch_next(void)
 {
+	fibre_launch_next();
 }
 
 static inline uint64_t global_ns(void)
@@ -120,36 +134,52 @@ static inline void team_arrive(int barrier, int n)
 
 static inline void fence_proxy_async_shared(void)
 {
+	fibre_fence_shared();
 }
 
 static inline void fence_proxy_async_global(void)
 {
+	fibre_fence_global();
 }
 
-/* Loads by the copy engine end at once. */
-static inline void barrier_init(uint64_t *, uint32_t)
+static inline void barrier_init(uint64_t *barrier, uint32_t n_arrivals)
 {
+	fibre_mbarrier_init(barrier, n_arrivals);
 }
 
-static inline void barrier_more(uint64_t *, uint32_t)
+static inline void barrier_expect(uint64_t *barrier, uint32_t bytes)
 {
+	fibre_mbarrier_add(barrier, bytes, true);
 }
 
-static inline void barrier_arrive(uint64_t *)
+static inline void barrier_more(uint64_t *barrier, uint32_t bytes)
 {
+	fibre_mbarrier_add(barrier, bytes, false);
 }
 
-static inline void barrier_wait(uint64_t *, uint32_t)
+static inline void barrier_arrive(uint64_t *barrier)
 {
+	fibre_mbarrier_add(barrier, 0, true);
+}
+
+static inline void barrier_wait(uint64_t *barrier, uint32_t parity)
+{
+	fibre_mbarrier_wait(barrier, parity);
 }
 
 static inline void bulk_load(void *shared, const void *global, uint32_t bytes,
-                             uint64_t *)
+                             uint64_t *barrier)
 {
-	__builtin_memcpy(shared, global, bytes);
+	fibre_bulk_load(shared, global, bytes, barrier);
 }
 
 static inline void bulk_store(void *global, const void *shared, uint32_t bytes)
+{
+	fibre_bulk_store(global, shared, bytes);
+}
+
+static inline void bulk_store_away(void *global, const void *shared,
+                                   uint32_t bytes)
 {
 	fibre_bulk_store(global, shared, bytes);
 }
@@ -161,12 +191,12 @@ static inline void bulk_commit(void)
 
 template <int N> static inline void bulk_wait_read(void)
 {
-	fibre_bulk_wait(N);
+	fibre_bulk_wait(N, true);
 }
 
 template <int N> static inline void bulk_wait(void)
 {
-	fibre_bulk_wait(N);
+	fibre_bulk_wait(N, false);
 }
 
 static inline float f32_of_bf16_low(uint32_t pair)

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -DFROM=kernel.cu -DTO=kernel.cpp -P fibre_source.cmake: a kernel's file
-# for fibres, whose blocks have their shared memory from the scheduler. Its
+# cmake -DFROM="kernel.cu" -DTO=kernel.cpp -P fibre_source.cmake: a kernel's
+# files for fibres, whose blocks have their shared memory from the scheduler. Its
 # declarations are all that changes; one of another form is an error.
-file(READ ${FROM} text)
+set(text)
+foreach(file IN LISTS FROM)
+  file(READ ${file} part)
+  string(APPEND text "#line 1 \"${file}\"\n${part}")
+endforeach()
 foreach(change
     "extern __shared__ (__align__\\(128\\) )?([a-z0-9 ]+) ([a-z_]+)\\[\\]@\\2 *\\3 = (\\2 *)fibre_dynamic()"
     "__shared__ (struct [a-z_]+) ([a-z]+)\\[([A-Z_]+)\\]@\\1 (\\&\\2)[\\3] = *(\\1 (*)[\\3])fibre_shared(__LINE__, sizeof(\\1[\\3]))"
@@ -19,4 +23,4 @@ endif()
 if(NOT text MATCHES "fibre_dynamic")
   message(FATAL_ERROR "${FROM}: no shared memory of the launch")
 endif()
-file(WRITE ${TO} "#line 1 \"${FROM}\"\n${text}")
+file(WRITE ${TO} "${text}")

@@ -3,7 +3,8 @@
  * The scheduler of fibres.h. It takes a grid from each stream, draws a warp
  * among those of all grids, and lets each of its lanes run until it waits. Some
  * blocks are slow for a while: a warp of theirs runs one time in 200 that it is
- * drawn.
+ * drawn. A grid that was launched early may start at any time from when each
+ * block of the one in front has said so, or ended.
  */
 #include "fibres.h"
 
@@ -11,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fibre_inner.h"
 #include "fibre_switch.h"
 
 enum {
 	LANES = 32,
 	MEETINGS = 16,     /* masks of a warp */
-	COPIES = 32,       /* of a thread under way */
 	FIXED = 2,         /* shared variables of a kernel */
 	PICK_NS = 200,     /* a drawn warp's share of the clock */
 	IDLE_MAX = 5000000 /* draws in turn in which nobody could run */
@@ -32,17 +33,6 @@ struct barrier {
 	bool any[2];
 };
 
-struct copy {
-	void *to;
-	const void *from;
-	uint32_t bytes, group;
-};
-
-struct copies {
-	struct copy of[COPIES]; /* the oldest first */
-	uint32_t n;
-};
-
 /* A shared variable of a kernel, by the line that declares it. */
 struct fixed {
 	int line;
@@ -56,8 +46,7 @@ struct thread {
 	bool over;
 	const uint32_t *round; /* waits until this is not `seen` */
 	uint32_t seen;
-	struct copies *stores, *loads; /* NULL: none, as of most threads */
-	uint32_t group;                /* of stores */
+	struct fibre_traffic traffic;
 };
 
 struct warp {
@@ -72,14 +61,18 @@ struct block {
 	struct grid *grid;
 	struct warp *warps;
 	struct barrier barriers[2];
-	void *dynamic;
+	struct fibre_space space;
 	struct fixed fixed[FIXED];
 	uint32_t id, n_alive;
 	bool slow;
+	bool told; /* the next grid may start */
 };
 
 struct grid {
-	struct grid *next; /* of the stream */
+	struct grid *next;     /* of the stream */
+	struct grid *previous; /* NULL when it has ended */
+	uint32_t n_previous;   /* how many times it has */
+	uint32_t n_untold;     /* blocks */
 	struct fibre_launch launch;
 	struct block *blocks;
 	uint32_t n_alive; /* blocks */
@@ -99,25 +92,24 @@ static size_t n_warps, room_warps;
 static struct thread *self;
 static uint64_t random_state = 1, n_picks;
 
-static _Noreturn void give_up(const char *why)
+_Noreturn void fibres_give_up(const char *why)
 {
 	printf("fibres: %s, draw %llu\n", why, (unsigned long long)n_picks);
 	fflush(stdout);
 	abort();
 }
 
-/* Exactly so many bytes, for AddressSanitizer. */
-static void *taken(size_t bytes, int value)
+void *fibres_taken(size_t bytes, int value)
 {
 	void *p = NULL;
 
 	if (posix_memalign(&p, 128, bytes))
-		give_up("no memory");
+		fibres_give_up("no memory");
 	memset(p, value, bytes);
 	return p;
 }
 
-static uint64_t draw(void)
+uint64_t fibres_draw(void)
 {
 	uint64_t z = random_state += 0x9e3779b97f4a7c15u;
 
@@ -134,7 +126,7 @@ void fibres_seed(uint64_t seed)
 
 struct CUstream_st *fibres_stream_open(void)
 {
-	struct CUstream_st *s = taken(sizeof(*s), 0);
+	struct CUstream_st *s = fibres_taken(sizeof(*s), 0);
 
 	s->next = streams;
 	return streams = s;
@@ -155,14 +147,17 @@ void fibres_stream_close(struct CUstream_st *stream)
 
 void fibres_enqueue(struct CUstream_st *stream, const struct fibre_launch *l)
 {
-	struct grid *g = taken(sizeof(*g), 0), **at = &stream->first;
-	void *args = taken(l->args_bytes, 0);
+	struct grid *g = fibres_taken(sizeof(*g), 0), **at = &stream->first;
+	void *args = fibres_taken(l->args_bytes, 0);
 
 	memcpy(args, l->args, l->args_bytes);
 	g->launch = *l;
 	g->launch.args = args;
-	while (*at)
+	g->n_untold = l->n_blocks;
+	while (*at) {
+		g->previous = *at;
 		at = &(*at)->next;
+	}
 	*at = g;
 }
 
@@ -171,9 +166,7 @@ static void run_kernel(void)
 	const struct fibre_launch *l = &self->warp->block->grid->launch;
 
 	l->call(l->kernel, l->args);
-	if (self->stores)
-		give_up("a thread ends with bulk stores under way");
-	free(self->loads); /* that it has not waited for */
+	flights_leave(&self->traffic, self->warp->block->grid);
 	self->over = true;
 }
 
@@ -183,7 +176,7 @@ static void add_warp(struct warp *w)
 		room_warps = 2 * room_warps + 64;
 		warps = realloc(warps, room_warps * sizeof(*warps));
 		if (!warps)
-			give_up("no memory");
+			fibres_give_up("no memory");
 	}
 	w->at = n_warps;
 	warps[n_warps++] = w;
@@ -201,8 +194,10 @@ static void start_warp(struct block *b, uint32_t first_thread)
 		t->id = first_thread + lane;
 		t->lane = lane;
 		t->warp = w;
+		t->traffic.space = &b->space;
+		flights_fence(&t->traffic);
 		if (!fibre_open(&t->fibre, run_kernel))
-			give_up("no memory");
+			fibres_give_up("no memory");
 	}
 	add_warp(w);
 }
@@ -213,30 +208,46 @@ static void start(struct grid *g)
 
 	g->runs = true;
 	g->n_alive = l->n_blocks;
-	g->blocks = taken(l->n_blocks * sizeof(*g->blocks), 0);
+	g->blocks = fibres_taken(l->n_blocks * sizeof(*g->blocks), 0);
 	for (uint32_t i = 0; i < l->n_blocks; i++) {
 		struct block *b = &g->blocks[i];
 
 		b->grid = g;
 		b->id = i;
 		b->n_alive = l->n_threads;
-		/* What a kernel finds there is what others have left. */
-		b->dynamic = taken(l->shared_bytes, 0x5e);
-		b->slow = draw() % 4 == 0;
-		b->warps = taken(l->n_threads / LANES * sizeof(*b->warps), 0);
+		flights_space_open(&b->space, l->shared_bytes);
+		b->slow = fibres_draw() % 4 == 0;
+		b->warps = fibres_taken(
+			l->n_threads / LANES * sizeof(*b->warps), 0);
 		for (uint32_t t = 0; t < l->n_threads; t += LANES)
 			start_warp(b, t);
 	}
 }
 
+/* It may end before those in front of it. */
 static void end_grid(struct grid *g)
 {
 	for (struct CUstream_st *s = streams; s; s = s->next)
-		if (s->first == g)
-			s->first = g->next;
+		for (struct grid **at = &s->first; *at; at = &(*at)->next)
+			if (*at == g) {
+				*at = g->next;
+				break;
+			}
+	flights_end(g);
+	if (g->next) {
+		g->next->previous = NULL;
+		g->next->n_previous++;
+	}
 	free(g->blocks);
 	free((void *)(uintptr_t)g->launch.args);
 	free(g);
+}
+
+static void tell_next(struct block *b)
+{
+	if (!b->told)
+		b->grid->n_untold--;
+	b->told = true;
 }
 
 static void end_block(struct block *b)
@@ -246,7 +257,8 @@ static void end_block(struct block *b)
 	for (uint32_t t = 0; t < n; t++)
 		fibre_close(&b->warps[t / LANES].threads[t % LANES].fibre);
 	free(b->warps);
-	free(b->dynamic);
+	flights_space_close(&b->space);
+	tell_next(b);
 	for (int i = 0; i < FIXED; i++)
 		free(b->fixed[i].p);
 	if (--b->grid->n_alive == 0)
@@ -302,6 +314,7 @@ static bool run_warp(struct warp *w)
 	for (int lane = 0; lane < LANES; lane++)
 		if (can[lane])
 			run_lane(&w->threads[lane]);
+	flights_see(&w->block->space);
 	if (w->n_alive)
 		return ran;
 	warps[w->at] = warps[--n_warps];
@@ -314,15 +327,30 @@ static bool run_warp(struct warp *w)
 static void change_paces(void)
 {
 	for (size_t i = 0; i < n_warps; i++)
-		if (draw() % 50 == 0)
-			warps[i]->block->slow = draw() % 3 == 0;
+		if (fibres_draw() % 50 == 0)
+			warps[i]->block->slow = fibres_draw() % 3 == 0;
+}
+
+/* Now, if it is not the first one of its stream? */
+static bool starts_early(const struct grid *g)
+{
+	const struct grid *p = g->previous;
+
+	if (!g->launch.early || (p && (!p->runs || p->n_untold)))
+		return false;
+	return fibres_draw() % 4 == 0;
 }
 
 static bool start_grids(void)
 {
 	for (struct CUstream_st *s = streams; s; s = s->next)
-		if (s->first && !s->first->runs)
-			start(s->first);
+		for (struct grid *g = s->first; g; g = g->next) {
+			if (g->runs)
+				continue;
+			if (g != s->first && !starts_early(g))
+				break;
+			start(g);
+		}
 	return n_warps > 0;
 }
 
@@ -334,13 +362,14 @@ void fibres_run(void)
 		for (int i = 0; i < 64 && n_warps; i++) {
 			if (++n_picks % 20000 == 0)
 				change_paces();
-			struct warp *w = warps[draw() % n_warps];
+			flights_step(n_warps);
+			struct warp *w = warps[fibres_draw() % n_warps];
 
-			if (w->block->slow && draw() % 200)
+			if (w->block->slow && fibres_draw() % 200)
 				continue;
 			n_idle = run_warp(w) ? 0 : n_idle + 1;
 			if (n_idle > IDLE_MAX)
-				give_up("deadlock");
+				fibres_give_up("deadlock");
 		}
 }
 
@@ -355,7 +384,7 @@ static struct meeting *meeting_of(struct warp *w, uint32_t mask)
 		if (w->meetings[i].mask == mask)
 			return &w->meetings[i];
 	if (w->n_meetings == MEETINGS)
-		give_up("a warp meets by too many masks");
+		fibres_give_up("a warp meets by too many masks");
 	w->meetings[w->n_meetings].mask = mask;
 	return &w->meetings[w->n_meetings++];
 }
@@ -366,13 +395,24 @@ static void await(const uint32_t *round, uint32_t seen)
 	self->seen = seen;
 }
 
+void fibres_await(const uint32_t *word)
+{
+	await(word, *word);
+	fibre_leave(&self->fibre);
+}
+
+struct fibre_traffic *fibres_traffic(void)
+{
+	return &self->traffic;
+}
+
 const uint64_t *fibre_meet(uint32_t mask, uint64_t value)
 {
 	struct meeting *m = meeting_of(self->warp, mask);
 	const uint32_t lane = 1u << self->lane, round = m->round;
 
 	if (m->arrived & lane || !(mask & lane))
-		give_up("a lane at a meeting that it is not of");
+		fibres_give_up("a lane at a meeting that it is not of");
 	m->value[round & 1][self->lane] = value;
 	m->arrived |= lane;
 	await(&m->round, round);
@@ -410,7 +450,7 @@ void fibre_arrive(int barrier, uint32_t n)
 
 void *fibre_dynamic(void)
 {
-	return self->warp->block->dynamic;
+	return self->warp->block->space.shared;
 }
 
 void *fibre_shared(int line, size_t bytes)
@@ -419,75 +459,33 @@ void *fibre_shared(int line, size_t bytes)
 
 	for (int i = 0; i < FIXED; i++) {
 		if (!f[i].p)
-			f[i] = (struct fixed){line, taken(bytes, 0xdd)};
+			f[i] = (struct fixed){line, fibres_taken(bytes, 0xdd)};
 		if (f[i].line == line)
 			return f[i].p;
 	}
-	give_up("a kernel has too many shared variables");
+	fibres_give_up("a kernel has too many shared variables");
 }
 
-/* The oldest ones, until so many are left. */
-static void copy_until(struct copies **copies, uint32_t n_left)
+void fibre_pause(uint32_t one_in)
 {
-	struct copies *c = *copies;
-	const uint32_t n = c->n - n_left;
-
-	for (uint32_t i = 0; i < n; i++)
-		memcpy(c->of[i].to, c->of[i].from, c->of[i].bytes);
-	memmove(c->of, c->of + n, n_left * sizeof(*c->of));
-	c->n = n_left;
-	if (n_left)
+	if (fibres_draw() % one_in)
 		return;
-	free(c);
-	*copies = NULL;
+	self->round = NULL;
+	fibre_leave(&self->fibre);
 }
 
-static void begin_copy(struct copies **copies, struct copy copy)
+void fibre_launch_next(void)
 {
-	if ((uintptr_t)copy.to % 16 || (uintptr_t)copy.from % 16 ||
-	    copy.bytes % 16)
-		give_up("a copy of what is no multiple of 16");
-	if (!*copies)
-		*copies = taken(sizeof(**copies), 0);
-	else if ((*copies)->n == COPIES)
-		copy_until(copies, COPIES - 1);
-	(*copies)->of[(*copies)->n++] = copy;
-	if (draw() % 2)
-		copy_until(copies, 0);
+	tell_next(self->warp->block);
 }
 
-void fibre_bulk_store(void *to, const void *from, uint32_t bytes)
+void fibre_wait_previous(void)
 {
-	begin_copy(&self->stores, (struct copy){to, from, bytes, self->group});
-}
+	const struct grid *g = self->warp->block->grid;
 
-void fibre_bulk_commit(void)
-{
-	self->group++;
-}
-
-void fibre_bulk_wait(uint32_t n_groups)
-{
-	const struct copies *c = self->stores;
-	uint32_t n = 0;
-
-	if (!c)
-		return;
-	/* Copies of groups that may go on stay. */
-	while (n < c->n && c->of[c->n - 1 - n].group + n_groups >= self->group)
-		n++;
-	copy_until(&self->stores, n);
-}
-
-void fibre_async_load(void *shared, const void *global, uint32_t bytes)
-{
-	begin_copy(&self->loads, (struct copy){shared, global, bytes, 0});
-}
-
-void fibre_async_wait(void)
-{
-	if (self->loads)
-		copy_until(&self->loads, 0);
+	while (g->previous)
+		fibres_await(&g->n_previous);
+	flights_fence(&self->traffic);
 }
 
 uint64_t fibre_ns(void)

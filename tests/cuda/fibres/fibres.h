@@ -29,6 +29,7 @@ struct fibre_launch {
 	size_t args_bytes;
 	uint32_t n_blocks, n_threads;
 	size_t shared_bytes; /* dynamic */
+	bool early;          /* before the grid in front has ended */
 };
 
 /* Of all that runs from now on; the clock begins anew. Nothing may run. */
@@ -59,13 +60,29 @@ void fibre_arrive(int barrier, uint32_t n);
 void *fibre_dynamic(void); /* shared memory of the launch */
 /* The kernel's own that is declared in this line; two per kernel. */
 void *fibre_shared(int line, size_t bytes);
+/* Others may run here; as a draw of one in so many has it. */
+void fibre_pause(uint32_t one_in);
 /* Done at once or as late as async_wait, which awaits all of the thread. */
 void fibre_async_load(void *shared, const void *global, uint32_t bytes);
 void fibre_async_wait(void);
-/* Done at once or as late as bulk_wait allows. Multiples of 16. */
+/*
+ * The copy engine, as unkind as it may be (fibre_flight.c). Multiples of 16.
+ * An mbarrier is 8 bytes of shared memory.
+ */
+void fibre_bulk_load(void *shared, const void *global, uint32_t bytes,
+                     uint64_t *mbarrier);
 void fibre_bulk_store(void *to, const void *from, uint32_t bytes);
 void fibre_bulk_commit(void);
-void fibre_bulk_wait(uint32_t n_groups);
+/* Until all but the newest groups are over; read: have read their source. */
+void fibre_bulk_wait(uint32_t n_groups, bool read);
+void fibre_fence_shared(void);
+void fibre_fence_global(void);
+void fibre_mbarrier_init(uint64_t *mbarrier, uint32_t n_arrivals);
+void fibre_mbarrier_add(uint64_t *mbarrier, uint32_t bytes, bool arrives);
+void fibre_mbarrier_wait(uint64_t *mbarrier, uint32_t parity);
+/* The grid behind this one may start, as far as this block is concerned. */
+void fibre_launch_next(void);
+void fibre_wait_previous(void);
 uint64_t fibre_ns(void);
 
 #ifdef __cplusplus
