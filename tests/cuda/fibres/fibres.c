@@ -91,6 +91,8 @@ static struct warp **warps; /* those that have not ended */
 static size_t n_warps, room_warps;
 static struct thread *self;
 static uint64_t random_state = 1, n_picks;
+/* Alike for the lanes of a step: lines rely on lanes that go on together. */
+static uint64_t pauses;
 
 _Noreturn void fibres_give_up(const char *why)
 {
@@ -109,13 +111,18 @@ void *fibres_taken(size_t bytes, int value)
 	return p;
 }
 
-uint64_t fibres_draw(void)
+static uint64_t draw_from(uint64_t *state)
 {
-	uint64_t z = random_state += 0x9e3779b97f4a7c15u;
+	uint64_t z = *state += 0x9e3779b97f4a7c15u;
 
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
 	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
 	return z ^ (z >> 31);
+}
+
+uint64_t fibres_draw(void)
+{
+	return draw_from(&random_state);
 }
 
 void fibres_seed(uint64_t seed)
@@ -283,11 +290,12 @@ static void end_thread(struct thread *t)
 		release(&b->barriers[0]);
 }
 
-static void run_lane(struct thread *t)
+static void run_lane(struct thread *t, uint64_t step)
 {
 	const struct block *b = t->warp->block;
 
 	self = t;
+	pauses = step;
 	t->round = NULL;
 	threadIdx.x = t->id;
 	blockIdx.x = b->id;
@@ -311,9 +319,11 @@ static bool run_warp(struct warp *w)
 		if (can[lane])
 			fibre_prefetch(&t->fibre);
 	}
+	const uint64_t step = ran ? fibres_draw() : 0;
+
 	for (int lane = 0; lane < LANES; lane++)
 		if (can[lane])
-			run_lane(&w->threads[lane]);
+			run_lane(&w->threads[lane], step);
 	flights_see(&w->block->space);
 	if (w->n_alive)
 		return ran;
@@ -468,7 +478,7 @@ void *fibre_shared(int line, size_t bytes)
 
 void fibre_pause(uint32_t one_in)
 {
-	if (fibres_draw() % one_in)
+	if (draw_from(&pauses) % one_in)
 		return;
 	self->round = NULL;
 	fibre_leave(&self->fibre);

@@ -60,7 +60,10 @@ void fibre_arrive(int barrier, uint32_t n);
 void *fibre_dynamic(void); /* shared memory of the launch */
 /* The kernel's own that is declared in this line; two per kernel. */
 void *fibre_shared(int line, size_t bytes);
-/* Others may run here; as a draw of one in so many has it. */
+/*
+ * Other warps may run here, as a draw of one in so many has it: the same one
+ * for all lanes that have come together.
+ */
 void fibre_pause(uint32_t one_in);
 /* Done at once or as late as async_wait, which awaits all of the thread. */
 void fibre_async_load(void *shared, const void *global, uint32_t bytes);
