@@ -185,6 +185,7 @@ static __device__ __forceinline__ bool send_by_copies(const struct combine *c,
 	struct copier p = {c, ring, stages, 0, 0, 0, 0};
 	const int32_t rows = c->a->ch.back_chunk;
 	int32_t chunk = (int32_t)blockIdx.x;
+	bool good = true;
 
 	if (c->lane == 0) {
 		for (int i = 0; i < STAGES; i++)
@@ -192,7 +193,7 @@ static __device__ __forceinline__ bool send_by_copies(const struct combine *c,
 		fence_proxy_async_shared();
 	}
 #pragma unroll 1
-	for (int32_t i = 1; i <= c->a->ch.n_groups; i++) {
+	for (int32_t i = 1; good && i <= c->a->ch.n_groups; i++) {
 		const int32_t group = nth_group(c, i);
 
 		if (!has_receivers(c, group))
@@ -200,25 +201,25 @@ static __device__ __forceinline__ bool send_by_copies(const struct combine *c,
 		const int32_t n = n_chunks_of(c, group);
 
 #pragma unroll 1
-		for (; chunk < n; chunk += (int32_t)gridDim.x) {
+		for (; good && chunk < n; chunk += (int32_t)gridDim.x) {
 			const int32_t end = min((chunk + 1) * rows,
 			                        c->shared->n_tokens[group]);
 
 #pragma unroll 1
-			for (int32_t t = chunk * rows; t < end; t++)
-				if (!copy_token<HOW>(
-					    &p, group, t,
-					    load_choice(c, group, t, 0)))
-					return false;
-			if (c->lane == 0)
+			for (int32_t t = chunk * rows; good && t < end; t++)
+				good = copy_token<HOW>(
+					&p, group, t,
+					load_choice(c, group, t, 0));
+			if (good && c->lane == 0)
 				end_chunk<HOW>(&p, group, chunk);
 		}
 		chunk -= n;
 	}
+	/* Also after a failure: copies use the block's memory until then. */
 	if (c->lane == 0)
 		copy_drain<HOW>(&p);
 	__syncwarp();
-	return true;
+	return good;
 }
 
 #endif

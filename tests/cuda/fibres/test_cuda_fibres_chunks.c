@@ -92,13 +92,54 @@ static void test_ways(void **state)
 	assert_true(tries.n_sums > 0);
 }
 
+/*
+ * y has fewer rows for a slot than have come, which the middle of a batch
+ * finds: copies are under way then, and a block must not end before they have.
+ */
+static void test_no_room(void **state)
+{
+	const struct harness_kernels kernels = {
+		.dispatch = &ferry_cuda_dispatch_chunks,
+		.combine = &ferry_cuda_combine_chunks,
+		.path = FERRY_PATH_CHUNKS,
+		.ctas = 2,
+	};
+	struct ferry_moe_config config = FERRY_MOE_CONFIG_INIT;
+	struct traffic_spec specs[2];
+
+	(void)state;
+	config.n_ranks = 2;
+	config.max_tokens = 40;
+	config.hidden = 64;
+	config.topk = 4;
+	config.n_experts = 4;
+	for (int r = 0; r < 2; r++)
+		specs[r] = (struct traffic_spec){
+			.seed = 7 + (uint64_t)r,
+			.n_tokens = 40,
+		};
+	fibres_seed(seed);
+	struct harness *h = harness_open(&config, NULL, &kernels, seed);
+
+	harness_batch(h, 0, specs);
+	harness_dispatch(h, 0, FERRY_CUDA_SEND | FERRY_CUDA_RECV);
+	assert_int_equal(harness_check_dispatch(h, 0), 0);
+	harness_answer(h, 0);
+	for (int r = 0; r < 2; r++)
+		h->channel[r].padded_rows /= 4;
+	harness_combine(h, 0, FERRY_CUDA_SEND | FERRY_CUDA_RECV);
+	harness_sync(h);
+	assert_true(h->host[0]->record.seal);
+	assert_int_equal(h->host[0]->record.status, FERRY_INVAL);
+	harness_close(h);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_random),
-		cmocka_unit_test(test_crowded),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_ways),
+		cmocka_unit_test(test_random),  cmocka_unit_test(test_crowded),
+		cmocka_unit_test(test_refused), cmocka_unit_test(test_ways),
+		cmocka_unit_test(test_no_room),
 	};
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
