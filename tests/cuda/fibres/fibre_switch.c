@@ -25,8 +25,8 @@
 #endif
 
 /*
- * Tops of stacks are so far apart that one cache has many of them: any two would
- * share a set of the first level otherwise.
+ * Tops of stacks are so far apart that one cache has many of them: any two
+ * would share a set of the first level otherwise.
  */
 enum { STACK_BYTES = 64 << 10, TOP_STEP = 5 * 64, TOP_BYTES = 4096 };
 /* The last word of a stack that no frame may reach. */
