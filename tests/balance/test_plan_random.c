@@ -31,7 +31,9 @@ static int32_t below(int32_t n)
 /* Of very different sizes: some bits of a random number. */
 static int64_t load_of(int32_t most_bits)
 {
-	return (int64_t)(rng_next(&seed) >> (64 - 1 - below(most_bits)));
+	const int32_t n_bits = 1 + below(most_bits);
+
+	return (int64_t)(rng_next(&seed) >> (64 - n_bits));
 }
 
 /* A random problem, with everything that it points to. */
@@ -248,7 +250,7 @@ static void freebalance_is_hardly_ever_better(void **state)
 		                 FERRY_OK);
 		better += plan.load_after < again.load_after;
 		worse += plan.load_after > again.load_after;
-		assert_true(plan.load_after * 97 <= again.load_after * 100);
+		assert_true(plan.load_after * 94 <= again.load_after * 100);
 		in.rule = FERRY_RULE_PORTFOLIO;
 		in.thorough = true;
 		assert_int_equal(ferry_plan_make(planner, &in, &plan),

@@ -68,7 +68,7 @@ static void test_info_links(void **state)
 	assert_contains(p.out, "# fabric   local, 2 ranks\n");
 	assert_contains(p.out, "# alpha, us, from row to column\n#   rank");
 	assert_contains(p.out, "# bandwidth, GB/s, from row to column\n");
-	assert_contains(p.out, "\n       1     ");
+	assert_contains(p.out, "\n       1  ");
 	program_free(&p);
 	program_refuses("info --links --fabric shn", 2, "did you mean 'shm'?");
 }
