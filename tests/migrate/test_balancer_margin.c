@@ -15,7 +15,7 @@
 #include "migrate/agree_numbers.h"
 #include "migrate/balancer_inner.h"
 
-enum { STEPS = 16, ONE = 1000000 };
+enum { STEPS = RANKS_STRIDE > 1 ? 8 : 16, ONE = 1000000 };
 
 static struct bal_task task_of(enum ferry_balance_policy policy)
 {

@@ -26,7 +26,7 @@ enum {
 	TOKENS = 9,
 	TOPK = 3,
 	EXPERTS = 12,
-	STEPS = 4,
+	STEPS = RANKS_STRIDE > 1 ? 2 : 4,
 	LAYERS = 3,
 };
 
